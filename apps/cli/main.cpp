@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "completion.h"
+#include "devices.h"
+#include "doctor/doctor.h"
+#include "term.h"
+#include "weft/version.h"
+
+namespace {
+
+constexpr int kUsage = 2;  // exit status of a wrong call
+
+std::vector<weft::cli::CommandWords> words_of(const CLI::App& app) {
+  std::vector<weft::cli::CommandWords> commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    weft::cli::CommandWords words{command->get_name(), command->get_description(), {}};
+    for (const CLI::Option* option : command->get_options())
+      for (const std::string& name : option->get_lnames()) words.options.push_back("--" + name);
+    for (const CLI::Option* option : command->get_options())
+      if (option->get_positional()) words.options.insert(words.options.end(), {"bash", "zsh", "fish"});
+    commands.push_back(std::move(words));
+  }
+  return commands;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"weft makes any GPU that speaks WebGPU, or a plain CPU, run neural networks.", "weft"};
+  app.set_version_flag("--version", fmt::format("weft {}", weft::version()));
+  app.require_subcommand(1);
+  app.footer("\n`weft COMMAND --help` tells more about a command. Environment variables: docs/environment.md.");
+  app.failure_message([](const CLI::App* at, const CLI::Error& error) {
+    return fmt::format("weft: {}\nTry `{} --help`.\n", error.what(), at->get_parent() ? at->get_parent()->get_name() + " " + at->get_name() : at->get_name());
+  });
+  int status = 0;
+
+  weft::cli::DevicesOptions devices;
+  CLI::App* command = app.add_subcommand("devices", "List the devices and say which one is used");
+  command->add_flag("--json", devices.json, "For programs: one JSON object");
+  command->add_flag("--explain", devices.explain, "Limits, priority order, simulated selection, overrides");
+  command->add_option("--device", devices.device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
+  command->callback([&] { status = weft::cli::devices(devices); });
+
+  weft::doctor::Options doctor;
+  command = app.add_subcommand("doctor", "Find out why a GPU is not used, and what to do");
+  command->add_flag("--json", doctor.json, "For programs: one JSON object");
+  command->add_flag("--test", doctor.test, "Also compute on every device and compare with the CPU");
+  command->add_flag("--fix", doctor.fix, "Write what can be written safely");
+  command->callback([&] {
+    doctor.colour = weft::term::colours(stdout);
+    status = weft::doctor::run(doctor);
+  });
+
+  std::string device;
+  command = app.add_subcommand("selftest", "Run a small computation on the chosen device");
+  command->add_option("--device", device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
+  command->callback([&] { status = weft::cli::selftest(device); });
+
+  std::string shell;
+  command = app.add_subcommand("completion", "Print a completion script for a shell");
+  command->add_option("shell", shell, "bash, zsh or fish")->required();
+  command->callback([&] { fmt::print("{}", weft::cli::completion_script(shell, words_of(app))); });
+
+  try {
+    weft::env::check_all();
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  } catch (const weft::Error& error) {
+    fmt::print(stderr, "weft: {}\n", error.what());
+    return error.kind() == weft::ErrorKind::invalid ? kUsage : 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "weft: {}\n", error.what());
+    return 1;
+  }
+  return status;
+}

@@ -1,0 +1,57 @@
+#include "term.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace weft::term {
+namespace {
+
+/// Characters of UTF-8 text: what a terminal shows, for the names that occur here.
+size_t width(const std::string& text) {
+  return static_cast<size_t>(std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
+bool colours(std::FILE* stream) {
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return isatty(fileno(stream)) && !(no_colour && *no_colour) && !(term && std::string_view(term) == "dumb");
+}
+
+std::string styled(std::string_view text, Style style, bool colour) {
+  static constexpr const char* kCodes[] = {"1", "2", "31", "32", "33"};
+  return colour ? fmt::format("\033[{}m{}\033[0m", kCodes[static_cast<int>(style)], text) : std::string(text);
+}
+
+std::string Table::text(bool colour) const {
+  std::vector<size_t> widths;
+  for (const auto& row : rows_)
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths.resize(std::max(widths.size(), i + 1));
+      widths[i] = std::max(widths[i], width(row[i]));
+    }
+  std::string result;
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    std::string line;
+    for (size_t i = 0; i < rows_[r].size(); ++i) {
+      line += rows_[r][i];
+      if (i + 1 < rows_[r].size()) line.append(widths[i] - width(rows_[r][i]) + 2, ' ');
+    }
+    result += (r == 0 ? styled(line, Style::bold, colour) : line) + '\n';
+  }
+  return result;
+}
+
+std::string bytes(unsigned long long count) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(count);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) value /= 1024, ++unit;
+  return value < 10 && unit > 0 ? fmt::format("{:.1f} {}", value, kUnits[unit]) : fmt::format("{:.0f} {}", value, kUnits[unit]);
+}
+
+}  // namespace weft::term

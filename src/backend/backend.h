@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+/// Memory of one device. What is inside only its backend knows.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  uint64_t size() const { return size_; }
+  const std::string& label() const { return label_; }
+
+ protected:
+  Storage(uint64_t size, std::string_view label) : size_(size), label_(label) {}
+
+ private:
+  uint64_t size_;
+  std::string label_;
+};
+
+using StoragePtr = std::shared_ptr<Storage>;
+
+struct MemoryUse {
+  uint64_t active = 0;  ///< bytes in Storage that somebody holds
+  uint64_t peak = 0;    ///< the most that ever was active
+  uint64_t cached = 0;  ///< bytes kept for reuse
+};
+
+/// A device as the layers above see it: memory, and bytes in and out of it. Calls are made by one thread at a time,
+/// and take effect in the order they are made; storage of another backend is an error.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string name() const = 0;
+
+  /// Contents are undefined. Throws ErrorKind::memory.
+  virtual StoragePtr alloc(uint64_t bytes, std::string_view label) = 0;
+  virtual void write(const StoragePtr& to, uint64_t offset, std::span<const std::byte> bytes) = 0;
+  virtual void read(const StoragePtr& from, uint64_t offset, std::span<std::byte> bytes) = 0;
+  virtual void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset, uint64_t bytes) = 0;
+  virtual void synchronize() = 0;
+  virtual MemoryUse memory() const = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+#include "backend/cpu/cpu_backend.h"
+
+#include <cstring>
+#include <new>
+
+#include "base/error.h"
+#include "base/paths.h"
+
+namespace weft {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};  // one cache line, one AVX-512 vector
+
+CpuStorage& own(const StoragePtr& storage, std::string_view what, uint64_t offset, uint64_t bytes) {
+  auto* cpu = dynamic_cast<CpuStorage*>(storage.get());
+  if (!cpu) fail(ErrorKind::invalid, "[cpu] {} of storage that is not the CPU's", what);
+  if (offset > cpu->size() || bytes > cpu->size() - offset)
+    fail(ErrorKind::invalid, "[cpu] {} of {} bytes at {} passes the end of '{}' ({} bytes)", what, bytes, offset, cpu->label(), cpu->size());
+  return *cpu;
+}
+
+}  // namespace
+
+CpuStorage::CpuStorage(uint64_t size, std::string_view label, std::shared_ptr<MemoryUse> use) : Storage(size, label), use_(std::move(use)) {
+  data_ = static_cast<std::byte*>(::operator new(size, kAlignment, std::nothrow));
+  if (!data_) fail(ErrorKind::memory, "[cpu] no memory for '{}' of {} bytes", label, size);
+  use_->active += size;
+  use_->peak = std::max(use_->peak, use_->active);
+}
+
+CpuStorage::~CpuStorage() {
+  ::operator delete(data_, kAlignment);
+  use_->active -= size();
+}
+
+std::string cpu_name() {
+  const std::string info = read_text("/proc/cpuinfo").value_or("");
+  const size_t key = info.find("model name");
+  const size_t colon = key == std::string::npos ? key : info.find(": ", key);
+  if (colon == std::string::npos) return "CPU";
+  return info.substr(colon + 2, info.find('\n', colon) - colon - 2);
+}
+
+std::string CpuBackend::name() const { return cpu_name(); }
+
+StoragePtr CpuBackend::alloc(uint64_t bytes, std::string_view label) { return std::make_shared<CpuStorage>(bytes, label, use_); }
+
+void CpuBackend::write(const StoragePtr& to, uint64_t offset, std::span<const std::byte> bytes) {
+  CpuStorage& target = own(to, "write", offset, bytes.size());
+  if (!bytes.empty()) std::memcpy(target.data() + offset, bytes.data(), bytes.size());
+}
+
+void CpuBackend::read(const StoragePtr& from, uint64_t offset, std::span<std::byte> bytes) {
+  CpuStorage& source = own(from, "read", offset, bytes.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), source.data() + offset, bytes.size());
+}
+
+void CpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset, uint64_t bytes) {
+  CpuStorage& source = own(from, "copy", from_offset, bytes);
+  CpuStorage& target = own(to, "copy", to_offset, bytes);
+  if (bytes) std::memmove(target.data() + to_offset, source.data() + from_offset, bytes);
+}
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "backend/backend.h"
+#include "base/threads.h"
+
+namespace weft {
+
+/// Host memory, aligned for the widest vectors.
+class CpuStorage : public Storage {
+ public:
+  CpuStorage(uint64_t size, std::string_view label, std::shared_ptr<MemoryUse> use);
+  ~CpuStorage() override;
+  std::byte* data() { return data_; }
+
+ private:
+  std::byte* data_;
+  std::shared_ptr<MemoryUse> use_;
+};
+
+/// The CPU as a device: the same interface as a GPU, work done at once by a pool of threads.
+class CpuBackend : public Backend {
+ public:
+  /// 0 threads = WEFT_THREADS, or one per core.
+  explicit CpuBackend(int threads = 0) : pool_(threads) {}
+
+  std::string name() const override;
+  StoragePtr alloc(uint64_t bytes, std::string_view label) override;
+  void write(const StoragePtr& to, uint64_t offset, std::span<const std::byte> bytes) override;
+  void read(const StoragePtr& from, uint64_t offset, std::span<std::byte> bytes) override;
+  void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset, uint64_t bytes) override;
+  void synchronize() override {}
+  MemoryUse memory() const override { return *use_; }
+
+  ThreadPool& pool() { return pool_; }
+
+ private:
+  ThreadPool pool_;
+  std::shared_ptr<MemoryUse> use_ = std::make_shared<MemoryUse>();
+};
+
+/// Model name of the processor.
+std::string cpu_name();
+
+}  // namespace weft

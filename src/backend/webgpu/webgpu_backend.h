@@ -1,0 +1,36 @@
+#pragma once
+
+#include "backend/backend.h"
+#include "gpu/device.h"
+
+namespace weft {
+
+class WebgpuStorage : public Storage {
+ public:
+  explicit WebgpuStorage(gpu::Buffer buffer) : Storage(buffer.size(), buffer.label()), buffer_(std::move(buffer)) {}
+  const gpu::Buffer& buffer() const { return buffer_; }
+
+ private:
+  gpu::Buffer buffer_;
+};
+
+/// A GPU behind any WebGPU library.
+class WebgpuBackend : public Backend {
+ public:
+  explicit WebgpuBackend(gpu::Device device) : device_(std::move(device)) {}
+
+  std::string name() const override { return device_.name(); }
+  StoragePtr alloc(uint64_t bytes, std::string_view label) override;
+  void write(const StoragePtr& to, uint64_t offset, std::span<const std::byte> bytes) override;
+  void read(const StoragePtr& from, uint64_t offset, std::span<std::byte> bytes) override;
+  void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset, uint64_t bytes) override;
+  void synchronize() override { device_.synchronize(); }
+  MemoryUse memory() const override;
+
+  gpu::Device& device() { return device_; }
+
+ private:
+  gpu::Device device_;
+};
+
+}  // namespace weft

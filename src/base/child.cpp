@@ -1,0 +1,132 @@
+#include "base/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kWorkThrew = 70;          // exit status of a child whose work threw; the message is its output
+constexpr size_t kKeptErrors = 4096;
+
+struct Pipe {
+  int read = -1, write = -1;
+  Pipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) fail(ErrorKind::io, "[child] cannot create a pipe: {}", std::strerror(errno));
+    read = ends[0], write = ends[1];
+  }
+  ~Pipe() {
+    close_end(read);
+    close_end(write);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  static void close_end(int& end) {
+    if (end >= 0) ::close(end);
+    end = -1;
+  }
+};
+
+void write_all(int file, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(file, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    done += static_cast<size_t>(n);
+  }
+}
+
+[[noreturn]] void child_main(const std::function<std::string()>& work, int out, int err) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a hung driver must not outlive us
+  const int null = ::open("/dev/null", O_RDWR);
+  dup2(null, STDIN_FILENO);
+  dup2(null, STDOUT_FILENO);
+  dup2(err, STDERR_FILENO);
+  for (int sig : {SIGINT, SIGTERM, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) signal(sig, SIG_DFL);
+  int status = 0;
+  std::string text;
+  try {
+    text = work();
+  } catch (const std::exception& e) {
+    text = e.what();
+    status = kWorkThrew;
+  } catch (...) {
+    text = "unknown exception";
+    status = kWorkThrew;
+  }
+  write_all(out, text);
+  _exit(status);  // no destructors: a driver that hangs at exit is not waited for
+}
+
+/// Reads what is there; returns false at the end of the stream.
+bool drain(int file, std::string& text) {
+  char block[4096];
+  const ssize_t n = ::read(file, block, sizeof block);
+  if (n > 0) text.append(block, static_cast<size_t>(n));
+  return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+}  // namespace
+
+ChildResult run_in_child(const std::function<std::string()>& work, std::chrono::milliseconds deadline) {
+  Pipe out, err;
+  const pid_t pid = fork();
+  if (pid < 0) fail(ErrorKind::io, "[child] cannot fork: {}", std::strerror(errno));
+  if (pid == 0) child_main(work, out.write, err.write);
+  Pipe::close_end(out.write);
+  Pipe::close_end(err.write);
+
+  ChildResult result;
+  const Clock::time_point end = Clock::now() + deadline;
+  while (out.read >= 0) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+    if (left <= 0) break;
+    pollfd files[2] = {{out.read, POLLIN, 0}, {err.read, POLLIN, 0}};  // poll skips negative descriptors
+    if (poll(files, 2, static_cast<int>(left)) <= 0) continue;
+    if (files[1].revents && !drain(err.read, result.errors)) Pipe::close_end(err.read);
+    if (files[0].revents && !drain(out.read, result.output)) Pipe::close_end(out.read);
+  }
+  if (err.read >= 0) {
+    fcntl(err.read, F_SETFL, O_NONBLOCK);
+    for (size_t before = SIZE_MAX; before != result.errors.size();) {
+      before = result.errors.size();
+      drain(err.read, result.errors);
+    }
+  }
+  if (result.errors.size() > kKeptErrors) result.errors.erase(0, result.errors.size() - kKeptErrors);
+
+  const bool late = out.read >= 0;
+  if (late) kill(pid, SIGKILL);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (late) {
+    result.end = ChildResult::End::timed_out;
+    result.reason = fmt::format("no answer within {:g} s", std::chrono::duration<double>(deadline).count());
+    result.output.clear();
+  } else if (WIFSIGNALED(status)) {
+    result.end = ChildResult::End::crashed;
+    result.reason = fmt::format("signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    result.output.clear();
+  } else if (WEXITSTATUS(status) != 0) {
+    result.end = ChildResult::End::crashed;
+    result.reason = WEXITSTATUS(status) == kWorkThrew ? result.output
+                                                      : fmt::format("exit status {}", WEXITSTATUS(status));
+    result.output.clear();
+  }
+  return result;
+}
+
+}  // namespace weft

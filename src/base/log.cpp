@@ -1,0 +1,25 @@
+#include "base/log.h"
+
+#include <cstdio>
+
+#include "base/env.h"
+
+namespace weft {
+
+LogLevel log_level() {
+  static const LogLevel level = [] {
+    const std::string value = env::get("WEFT_LOG").value_or("warn");
+    if (value == "error") return LogLevel::error;
+    if (value == "info") return LogLevel::info;
+    if (value == "debug") return LogLevel::debug;
+    return LogLevel::warn;
+  }();
+  return level;
+}
+
+void log_line(LogLevel level, const std::string& message) {
+  static constexpr const char* kNames[] = {"error", "warning", "info", "debug"};
+  fmt::print(stderr, "weft: {}: {}\n", kNames[static_cast<int>(level)], message);
+}
+
+}  // namespace weft

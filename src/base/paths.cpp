@@ -1,0 +1,60 @@
+#include "base/paths.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "base/env.h"
+#include "base/error.h"
+
+namespace weft {
+namespace fs = std::filesystem;
+
+std::optional<fs::path> cache_dir() {
+  if (auto dir = env::get("WEFT_CACHE")) return *dir;
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg == '/') return fs::path(xdg) / "weft";
+  if (const char* home = std::getenv("HOME"); home && *home == '/') return fs::path(home) / ".cache/weft";
+  return std::nullopt;
+}
+
+fs::path executable_dir() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored).parent_path();
+}
+
+std::optional<std::string> read_text(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return std::nullopt;
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (in.bad()) return std::nullopt;
+  return std::move(text).str();
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  std::error_code error;
+  if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
+  if (error) fail(ErrorKind::io, "[io] cannot create {}: {}", file.parent_path().string(), error.message());
+  fs::path draft = file;
+  draft += fmt::format(".{}.tmp", getpid());
+  {
+    std::ofstream out(draft, std::ios::binary | std::ios::trunc);
+    out << text;
+    out.close();
+    if (!out) {
+      fs::remove(draft, error);
+      fail(ErrorKind::io, "[io] cannot write {}", draft.string());
+    }
+  }
+  fs::rename(draft, file, error);
+  if (error) {
+    const std::string why = error.message();
+    fs::remove(draft, error);
+    fail(ErrorKind::io, "[io] cannot write {}: {}", file.string(), why);
+  }
+}
+
+}  // namespace weft

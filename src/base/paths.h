@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace weft {
+
+/// WEFT_CACHE, else $XDG_CACHE_HOME/weft, else ~/.cache/weft; nullopt when none of them is known.
+std::optional<std::filesystem::path> cache_dir();
+
+/// Folder of the running program; empty when unknown.
+std::filesystem::path executable_dir();
+
+/// Whole file, or nullopt when it cannot be read. Works for /proc and /sys, whose files have no size.
+std::optional<std::string> read_text(const std::filesystem::path& file);
+
+/// Writes beside the target, then renames: a reader sees the old file or the new one, never half of it.
+/// Creates missing folders. Throws ErrorKind::io.
+void write_text(const std::filesystem::path& file, const std::string& text);
+
+}  // namespace weft

@@ -1,0 +1,7 @@
+#include "weft/version.h"
+
+namespace weft {
+
+const char* version() { return WEFT_VERSION; }
+
+}  // namespace weft

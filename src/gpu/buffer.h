@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace weft::gpu {
+
+/// Device memory. Copies are handles on the same memory, which goes back to the device's pool with the last one.
+class Buffer {
+ public:
+  Buffer() = default;
+  uint64_t size() const;  ///< bytes, as asked for
+  const std::string& label() const;
+  explicit operator bool() const { return state_ != nullptr; }
+
+  struct State;
+  const std::shared_ptr<State>& state() const { return state_; }
+  explicit Buffer(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// A part of a buffer, bound to a kernel. Offsets are multiples of Limits::storage_alignment.
+struct Binding {
+  Buffer buffer;
+  uint64_t offset = 0;
+  uint64_t size = 0;  ///< 0 = to the end
+
+  Binding(Buffer whole) : buffer(std::move(whole)) {}  // NOLINT: a buffer is a binding of all of it
+  Binding(Buffer part, uint64_t part_offset, uint64_t part_size)
+      : buffer(std::move(part)), offset(part_offset), size(part_size) {}
+};
+
+}  // namespace weft::gpu

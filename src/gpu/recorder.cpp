@@ -1,0 +1,367 @@
+#include "gpu/recorder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "gpu/state.h"
+
+namespace weft::gpu {
+namespace {
+
+constexpr uint32_t kQueriesPerSet = 4096;  // the most WebGPU allows
+
+}  // namespace
+
+struct Fence::State {
+  std::shared_ptr<Device::State> device;
+  abi::Future future{};
+  std::shared_ptr<AnswerBase> answer;
+  std::string label;
+};
+
+struct Readback::State {
+  std::shared_ptr<Device::State> device;
+  Memory memory;
+  std::string label;        // of the buffer it comes from
+  uint64_t skip = 0;        // bytes before the first one asked for
+  uint64_t bytes = 0;
+  abi::Future future{};
+  std::shared_ptr<AnswerBase> answer;  // null until submitted
+  bool injected = false;
+  const std::byte* mapped = nullptr;
+
+  ~State();
+  void start_map();
+};
+
+struct Recorder::State {
+  std::shared_ptr<Device::State> device;
+  std::string label;
+  bool trace = false;
+  bool submitted = false;
+  abi::CommandEncoder encoder = nullptr;
+  abi::ComputePass pass = nullptr;
+  abi::ComputePipeline pipeline = nullptr;  // set in the pass
+  abi::BindGroup group = nullptr;           // set in the pass
+  std::vector<Buffer> held;                 // not to go back to the pool before the submit
+  std::vector<std::byte> uniforms;          // one slot per dispatch with Params
+  std::vector<std::shared_ptr<Readback::State>> readbacks;
+  std::vector<std::string> traced;          // kernel of each timed pass
+  std::vector<abi::QuerySet> queries;
+  std::shared_ptr<Readback::State> times;
+  Memory time_memory;
+
+  ~State();
+  const abi::Api& api() const { return device->api(); }
+  void need_encoder();
+  void begin_pass(const Kernel::State& kernel);
+  void end_pass();
+  void check_bindings(const Kernel::State& kernel, std::span<const Binding> bindings) const;
+  void hold(const Buffer& buffer);
+  void check_range(std::string_view what, const Buffer& buffer, uint64_t offset, uint64_t bytes) const;
+  std::shared_ptr<Readback::State> copy_to_staging(abi::Buffer from, uint64_t capacity, const std::string& from_label, uint64_t offset, uint64_t bytes);
+  void resolve_times();
+};
+
+// ---- Fence and Readback ----------------------------------------------------------------------------------------
+
+bool Fence::done() const {
+  pump(*state_->device->library, state_->device->device);
+  return state_->answer->done;
+}
+
+void Fence::wait() const {
+  state_->device->wait(state_->future, *state_->answer, "work '" + state_->label + "'");
+  state_->device->check();
+}
+
+Readback::State::~State() {
+  if (device->hung) return;
+  // Unmapping a map in flight cancels it. A device that is lost keeps nothing.
+  if (answer && !injected) device->api().BufferUnmap(memory.handle);
+  if (device->lost())
+    device->destroy_memory(memory);
+  else
+    device->give_staging(memory);
+}
+
+void Readback::State::start_map() {
+  answer = std::make_shared<AnswerBase>();
+  injected = device->options.faults->fires(Fault::map_timeout);
+  if (injected) return;
+  future = device->api().BufferMapAsync(
+      memory.handle, abi::kMapModeRead, 0, round_up(skip + bytes, 4),
+      {.next = nullptr, .mode = abi::kModeProcessEvents, .callback = answer_map, .user1 = hand_over(answer), .user2 = nullptr});
+}
+
+bool Readback::done() const {
+  pump(*state_->device->library, state_->device->device);
+  return state_->answer && state_->answer->done;
+}
+
+std::span<const std::byte> Readback::wait() {
+  State& s = *state_;
+  if (!s.answer) fail(ErrorKind::invalid, "[gpu] readback of buffer '{}' was not submitted", s.label);
+  if (!s.mapped) {
+    s.device->wait(s.future, *s.answer, "readback of buffer '" + s.label + "'", s.injected);
+    s.device->check();
+    if (s.answer->status == abi::kSuccess)
+      s.mapped = static_cast<const std::byte*>(s.device->api().BufferGetConstMappedRange(s.memory.handle, 0, round_up(s.skip + s.bytes, 4)));
+    if (!s.mapped) fail(ErrorKind::invalid, "[gpu] readback of buffer '{}' failed: {}", s.label, s.answer->message);
+  }
+  return {s.mapped + s.skip, s.bytes};
+}
+
+// ---- Recorder --------------------------------------------------------------------------------------------------
+
+Recorder::State::~State() {
+  if (device->hung) return;
+  end_pass();
+  if (encoder) api().CommandEncoderRelease(encoder);
+  for (abi::QuerySet set : queries) api().QuerySetRelease(set);
+  if (time_memory.handle) device->destroy_memory(time_memory);
+}
+
+void Recorder::State::need_encoder() {
+  if (submitted) fail(ErrorKind::invalid, "[gpu] work '{}' was submitted already", label);
+  if (encoder) return;
+  const abi::LabelDescriptor descriptor{.next = nullptr, .label = view_of(label)};
+  encoder = api().DeviceCreateCommandEncoder(device->device, &descriptor);
+}
+
+void Recorder::State::begin_pass(const Kernel::State& kernel) {
+  need_encoder();
+  abi::TimestampWrites writes{};
+  abi::TimestampWritesA writes_a{};
+  abi::ComputePassDescriptor descriptor{.next = nullptr, .label = view_of(label), .timestamps = nullptr};
+  if (trace) {
+    const auto index = static_cast<uint32_t>(2 * traced.size() % kQueriesPerSet);
+    if (index == 0) {
+      const abi::QuerySetDescriptor set{.next = nullptr, .label = view_of(label), .type = abi::kQueryTimestamp, .count = kQueriesPerSet};
+      queries.push_back(api().DeviceCreateQuerySet(device->device, &set));
+    }
+    writes = {.next = nullptr, .queries = queries.back(), .begin = index, .end = index + 1};
+    writes_a = {.queries = queries.back(), .begin = index, .end = index + 1};
+    descriptor.timestamps = api().abi == abi::Class::a ? static_cast<const void*>(&writes_a) : &writes;
+    descriptor.label = view_of(kernel.name);
+    traced.push_back(kernel.name);
+  }
+  pass = api().CommandEncoderBeginComputePass(encoder, &descriptor);
+  pipeline = nullptr;
+  group = nullptr;
+  ++device->counters.passes;
+}
+
+void Recorder::State::end_pass() {
+  if (!pass) return;
+  api().ComputePassEncoderEnd(pass);
+  api().ComputePassEncoderRelease(pass);
+  pass = nullptr;
+}
+
+void Recorder::State::hold(const Buffer& buffer) {
+  if (held.empty() || held.back().state() != buffer.state()) held.push_back(buffer);
+}
+
+void Recorder::State::check_bindings(const Kernel::State& kernel, std::span<const Binding> bindings) const {
+  if (kernel.device.lock() != device) fail(ErrorKind::invalid, "[gpu] kernel '{}' belongs to another device", kernel.name);
+  if (bindings.size() != kernel.writes.size())
+    fail(ErrorKind::invalid, "[gpu] kernel '{}' takes {} buffers, {} were given", kernel.name, kernel.writes.size(), bindings.size());
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    const Binding& b = bindings[i];
+    if (!b.buffer) fail(ErrorKind::invalid, "[gpu] kernel '{}': binding {} is an empty handle", kernel.name, i);
+    const Buffer::State& buffer = *b.buffer.state();
+    if (buffer.device != device)
+      fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' belongs to another device", kernel.name, buffer.label);
+    const uint64_t size = b.size ? b.size : buffer.size - std::min(b.offset, buffer.size);
+    if (size == 0 || b.offset > buffer.size || size > buffer.size - b.offset)
+      fail(ErrorKind::invalid, "[gpu] kernel '{}': binding {} covers {} bytes at {} of buffer '{}', which has {}", kernel.name, i, size,
+           b.offset, buffer.label, buffer.size);
+    if (b.offset % device->limits.storage_alignment != 0)
+      fail(ErrorKind::invalid, "[gpu] kernel '{}': offset {} in buffer '{}' is not a multiple of {}", kernel.name, b.offset, buffer.label,
+           device->limits.storage_alignment);
+    if (size > device->limits.max_binding_size)
+      fail(ErrorKind::unsupported, "[gpu] kernel '{}': binding of {} bytes of buffer '{}' passes the limit of {}; bind it in parts",
+           kernel.name, size, buffer.label, device->limits.max_binding_size);
+    for (size_t j = 0; j < i; ++j)
+      if (bindings[j].buffer.state() == b.buffer.state() && (kernel.writes[i] || kernel.writes[j]))
+        fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' is bound twice and written", kernel.name, buffer.label);
+  }
+}
+
+Recorder::Recorder(const Device& device, std::string_view label, bool trace) : state_(std::make_unique<State>()) {
+  state_->device = device.state();
+  state_->label = label;
+  state_->trace = trace;
+  state_->device->check();
+  if (trace && !device.features().timestamps)
+    fail(ErrorKind::unsupported, "[gpu] '{}' has no timestamps, so nothing can be traced on it", device.name());
+}
+
+Recorder::~Recorder() = default;
+Recorder::Recorder(Recorder&&) noexcept = default;
+
+void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings, Grid grid, std::span<const std::byte> params) {
+  State& s = *state_;
+  if (!kernel) fail(ErrorKind::invalid, "[gpu] dispatch of an empty kernel handle in work '{}'", s.label);
+  const Kernel::State& k = *kernel.state();
+  s.check_bindings(k, bindings);
+  if (params.size() != k.params_size)
+    fail(ErrorKind::invalid, "[gpu] kernel '{}' takes {} bytes of params, {} were given", k.name, k.params_size, params.size());
+  const uint32_t limit = s.device->limits.max_workgroups;
+  if (grid.x > limit || grid.y > limit || grid.z > limit)
+    fail(ErrorKind::invalid, "[gpu] kernel '{}': grid ({}, {}, {}) passes the limit of {} workgroups per dimension", k.name, grid.x,
+         grid.y, grid.z, limit);
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+
+  if (!s.pass) s.begin_pass(k);
+  const abi::Api& api = s.api();
+  if (s.pipeline != k.pipeline) api.ComputePassEncoderSetPipeline(s.pass, s.pipeline = k.pipeline);
+  const abi::BindGroup group = s.device->bind_group(k, bindings);
+  if (s.group != group) api.ComputePassEncoderSetBindGroup(s.pass, 0, s.group = group, 0, nullptr);
+  if (k.params == ParamsPath::immediate) {
+    api.ComputePassEncoderSetImmediates(s.pass, 0, params.data(), params.size());
+  } else if (k.params == ParamsPath::uniform) {
+    const size_t slot = s.uniforms.size() / kUniformSlot;
+    const UniformChunk& chunk = s.device->uniform_chunk(slot / kUniformChunkSlots);
+    const auto offset = static_cast<uint32_t>(slot % kUniformChunkSlots * kUniformSlot);
+    s.uniforms.resize(s.uniforms.size() + kUniformSlot);
+    std::memcpy(s.uniforms.data() + slot * kUniformSlot, params.data(), params.size());
+    api.ComputePassEncoderSetBindGroup(s.pass, 1, chunk.group, 1, &offset);
+  }
+  api.ComputePassEncoderDispatchWorkgroups(s.pass, grid.x, grid.y, grid.z);
+  ++s.device->counters.dispatches;
+  for (const Binding& b : bindings) s.hold(b.buffer);
+  if (s.trace) s.end_pass();
+}
+
+void Recorder::State::check_range(std::string_view what, const Buffer& buffer, uint64_t offset, uint64_t bytes) const {
+  if (!buffer || buffer.state()->device != device) fail(ErrorKind::invalid, "[gpu] {} of a buffer of another device", what);
+  if (offset > buffer.size() || bytes > buffer.size() - offset)
+    fail(ErrorKind::invalid, "[gpu] {} of {} bytes at {} passes the end of buffer '{}' ({} bytes)", what, bytes, offset, buffer.label(),
+         buffer.size());
+}
+
+void Recorder::copy(const Buffer& from, uint64_t from_offset, const Buffer& to, uint64_t to_offset, uint64_t bytes) {
+  State& s = *state_;
+  s.check_range("copy", from, from_offset, bytes);
+  s.check_range("copy", to, to_offset, bytes);
+  if (from_offset % 4 || to_offset % 4 || bytes % 4)
+    fail(ErrorKind::invalid, "[gpu] copy of {} bytes from {} to {} ('{}' to '{}'): WebGPU copies whole words of 4 bytes", bytes,
+         from_offset, to_offset, from.label(), to.label());
+  if (from.state() == to.state()) fail(ErrorKind::invalid, "[gpu] copy inside buffer '{}': source and target must differ", from.label());
+  if (bytes == 0) return;
+  s.end_pass();
+  s.need_encoder();
+  s.api().CommandEncoderCopyBufferToBuffer(s.encoder, from.state()->memory.handle, from_offset, to.state()->memory.handle, to_offset, bytes);
+  s.hold(from);
+  s.hold(to);
+}
+
+void Recorder::clear(const Buffer& buffer, uint64_t offset, uint64_t bytes) {
+  State& s = *state_;
+  s.check_range("clear", buffer, offset, bytes);
+  if (offset % 4 || bytes % 4)
+    fail(ErrorKind::invalid, "[gpu] clear of {} bytes at {} of buffer '{}': WebGPU clears whole words of 4 bytes", bytes, offset, buffer.label());
+  if (bytes == 0) return;
+  s.end_pass();
+  s.need_encoder();
+  s.api().CommandEncoderClearBuffer(s.encoder, buffer.state()->memory.handle, offset, bytes);
+  s.hold(buffer);
+}
+
+std::shared_ptr<Readback::State> Recorder::State::copy_to_staging(abi::Buffer from, uint64_t capacity, const std::string& from_label,
+                                                                  uint64_t offset, uint64_t bytes) {
+  end_pass();
+  need_encoder();
+  auto readback = std::make_shared<Readback::State>();
+  const uint64_t begin = offset / 4 * 4, end = std::min(round_up(offset + bytes, 4), capacity);
+  readback->memory = device->take_staging(end - begin);
+  readback->device = device;
+  readback->label = from_label;
+  readback->skip = offset - begin;
+  readback->bytes = bytes;
+  api().CommandEncoderCopyBufferToBuffer(encoder, from, begin, readback->memory.handle, 0, end - begin);
+  readbacks.push_back(readback);
+  return readback;
+}
+
+Readback Recorder::read(const Buffer& buffer, uint64_t offset, uint64_t bytes) {
+  State& s = *state_;
+  s.check_range("read", buffer, offset, bytes);
+  if (bytes == 0) fail(ErrorKind::invalid, "[gpu] read of no bytes of buffer '{}'", buffer.label());
+  s.hold(buffer);
+  return Readback(s.copy_to_staging(buffer.state()->memory.handle, buffer.state()->memory.capacity, buffer.label(), offset, bytes));
+}
+
+void Recorder::State::resolve_times() {
+  const uint64_t count = 2 * traced.size();
+  time_memory = device->create_memory(count * sizeof(uint64_t), abi::kUsageQueryResolve | abi::kUsageCopySrc, "timestamps", false);
+  for (size_t i = 0; i < queries.size(); ++i) {
+    const uint64_t first = i * kQueriesPerSet;
+    const auto in_set = static_cast<uint32_t>(std::min<uint64_t>(count - first, kQueriesPerSet));
+    api().CommandEncoderResolveQuerySet(encoder, queries[i], 0, in_set, time_memory.handle, first * sizeof(uint64_t));
+  }
+  times = copy_to_staging(time_memory.handle, time_memory.capacity, "timestamps", 0, count * sizeof(uint64_t));
+}
+
+Fence Recorder::submit() {
+  State& s = *state_;
+  Device::State& d = *s.device;
+  const abi::Api& api = s.api();
+  s.need_encoder();
+  s.end_pass();
+  if (!s.traced.empty()) s.resolve_times();
+  const abi::LabelDescriptor descriptor{.next = nullptr, .label = view_of(s.label)};
+  const abi::CommandBuffer commands = api.CommandEncoderFinish(s.encoder, &descriptor);
+  api.CommandEncoderRelease(s.encoder);
+  s.encoder = nullptr;
+  s.submitted = true;
+
+  if (d.options.faults->fires(Fault::device_lost)) {
+    api.DeviceDestroy(d.device);
+    d.set_lost("it was destroyed (injected)");
+  }
+  try {
+    // wgpu-native aborts the process when it is given invalid commands or a lost device, so nothing is submitted
+    // before everything it has to say is known. Its callbacks run inside the calls and inside this pump.
+    pump(*d.library, d.device);
+    d.check();
+  } catch (...) {
+    if (commands) api.CommandBufferRelease(commands);
+    throw;
+  }
+  for (size_t done = 0, chunk = 0; done < s.uniforms.size(); ++chunk) {
+    const size_t bytes = std::min<size_t>(s.uniforms.size() - done, kUniformSlot * kUniformChunkSlots);
+    api.QueueWriteBuffer(d.queue, d.uniforms[chunk].memory.handle, 0, s.uniforms.data() + done, bytes);
+    done += bytes;
+  }
+  api.QueueSubmit(d.queue, 1, &commands);
+  api.CommandBufferRelease(commands);
+  ++d.counters.submits;
+  s.held.clear();
+  for (auto& readback : s.readbacks) readback->start_map();
+  s.readbacks.clear();
+
+  auto fence = std::make_shared<Fence::State>();
+  fence->device = s.device;
+  fence->label = s.label;
+  std::tie(fence->future, fence->answer) = d.work_done();
+  return Fence(std::move(fence));
+}
+
+std::vector<Timing> Recorder::timings() {
+  State& s = *state_;
+  if (!s.times) return {};
+  const std::span<const std::byte> bytes = Readback(s.times).wait();
+  const double period = s.api().QueueGetTimestampPeriod ? s.api().QueueGetTimestampPeriod(s.device->queue) : 1.0;  // ns per tick
+  std::vector<Timing> timings;
+  for (size_t i = 0; i < s.traced.size(); ++i) {
+    uint64_t ticks[2];
+    std::memcpy(ticks, bytes.data() + i * sizeof ticks, sizeof ticks);
+    timings.push_back({s.traced[i], static_cast<double>(ticks[1] - ticks[0]) * period / 1000});
+  }
+  return timings;
+}
+
+}  // namespace weft::gpu

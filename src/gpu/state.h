@@ -1,0 +1,143 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "gpu/callback.h"
+#include "gpu/device.h"
+
+/// What the handles of device.h, buffer.h and kernel.h point at. Internal to src/gpu.
+namespace weft::gpu {
+
+inline constexpr uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+
+/// Written by callbacks of the library, on whatever thread; read by the next foreground call.
+struct DeviceErrors {
+  std::mutex mutex;
+  std::optional<Error> pending;     // first uncaptured error since the last check
+  std::optional<std::string> lost;  // set once, stays
+};
+
+/// A WebGPU buffer of the pool or of a Buffer handle. The id names it in bind group keys, and is never used again.
+struct Memory {
+  abi::Buffer handle = nullptr;
+  uint64_t id = 0;
+  uint64_t capacity = 0;
+  std::byte* mapped = nullptr;  // of upload() and staging buffers
+};
+
+struct Buffer::State {
+  std::shared_ptr<Device::State> device;
+  Memory memory;
+  uint64_t size = 0;
+  bool pooled = true;
+  std::string label;
+  ~State();
+};
+
+/// Layouts depend only on which bindings are written and how Params travel, so kernels share them.
+struct Layout {
+  abi::BindGroupLayout group = nullptr;
+  abi::PipelineLayout pipeline = nullptr;
+};
+
+struct Kernel::State {
+  std::weak_ptr<Device::State> device;
+  abi::ComputePipeline pipeline = nullptr;
+  const Layout* layout = nullptr;
+  std::vector<bool> writes;
+  uint32_t params_size = 0;
+  ParamsPath params = ParamsPath::none;
+  std::string name;
+};
+
+/// Key of a bind group: layout, then id, offset and size of each binding.
+using BindKey = std::vector<uint64_t>;
+struct BindKeyHash {
+  size_t operator()(const BindKey& key) const {
+    uint64_t hash = 0x9e3779b97f4a7c15;
+    for (uint64_t word : key) hash = (hash ^ word) * 0xff51afd7ed558ccd, hash ^= hash >> 32;
+    return hash;
+  }
+};
+
+/// One buffer of the uniform arena; Params of a dispatch take one slot of it, chosen by a dynamic offset.
+struct UniformChunk {
+  Memory memory;
+  abi::BindGroup group = nullptr;
+};
+inline constexpr uint64_t kUniformSlot = 256;         // bytes, the largest alignment any adapter asks for
+inline constexpr uint64_t kUniformChunkSlots = 1024;  // 256 KiB
+
+struct Device::State : std::enable_shared_from_this<Device::State> {
+  std::shared_ptr<Library::State> library;
+  abi::Device device = nullptr;
+  abi::Queue queue = nullptr;
+  std::string name;
+  Limits limits;
+  Features features;
+  DeviceOptions options;
+  std::shared_ptr<DeviceErrors> errors = std::make_shared<DeviceErrors>();
+  Counters counters;
+
+  std::map<std::string, Layout> layouts;                                  // by signature
+  std::unordered_map<std::string, std::shared_ptr<Kernel::State>> kernels;  // by name and text
+  abi::BindGroupLayout uniform_layout = nullptr;
+  std::vector<UniformChunk> uniforms;
+  std::unordered_map<BindKey, abi::BindGroup, BindKeyHash> bind_groups;
+  std::unordered_map<uint64_t, std::vector<BindKey>> bind_keys_of;  // buffer id -> its bind groups
+  BindKey bind_key;                                                 // scratch of bind_group()
+  std::multimap<uint64_t, Memory> pool;                             // by capacity
+  std::vector<Memory> staging;                                      // free readback buffers
+  uint64_t next_id = 1;
+  bool hung = false;  ///< the driver stopped answering
+
+  const abi::Api& api() const { return library->api; }
+  ~State();
+
+  /// Throws the pending error or the loss of the device.
+  void check();
+  [[noreturn]] void throw_lost();
+  void set_lost(const std::string& why);
+  bool lost() const;
+
+  /// Waits for an asynchronous answer; throws ErrorKind::lost or ErrorKind::timeout naming `what`.
+  /// `injected`: nobody will answer, and the driver is not to blame.
+  void wait(abi::Future future, const AnswerBase& answer, std::string_view what, bool injected = false);
+
+  /// Creates a WebGPU buffer; throws ErrorKind::memory or ErrorKind::invalid with the label.
+  Memory create_memory(uint64_t capacity, uint64_t usage, const std::string& label, bool mapped);
+  void destroy_memory(Memory memory);  ///< with the bind groups that refer to it
+
+  const Layout& layout_of(const Wgsl& wgsl);
+  abi::BindGroup bind_group(const Kernel::State& kernel, std::span<const Binding> bindings);
+  const UniformChunk& uniform_chunk(size_t index);
+
+  Memory take_staging(uint64_t bytes);
+  void give_staging(Memory memory);
+
+  /// Resolves when all work submitted so far is done.
+  std::pair<abi::Future, std::shared_ptr<AnswerBase>> work_done();
+};
+
+/// Errors of the calls between construction and pop(), which returns the message of the first one. Every push is
+/// popped exactly once, in the reverse order (wgpu-native aborts on an empty stack).
+class ErrorScope {
+ public:
+  ErrorScope(Device::State& device, uint32_t filter);
+  ~ErrorScope();
+  ErrorScope(const ErrorScope&) = delete;
+  ErrorScope& operator=(const ErrorScope&) = delete;
+  std::optional<std::string> pop();
+
+ private:
+  Device::State& device_;
+  bool open_ = true;
+};
+
+}  // namespace weft::gpu

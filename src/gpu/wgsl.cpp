@@ -1,0 +1,197 @@
+#include "gpu/wgsl.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <regex>
+
+#include "base/error.h"
+
+namespace weft::gpu {
+namespace {
+
+struct Banned {
+  std::string_view text, instead;
+};
+constexpr Banned kBanned[] = {
+    {"ptr<storage", "index the buffer by its name"},
+    {"subgroupElect", "compare subgroup_invocation_id with 0"},
+    {"bitcast<vec2<f16>>", "use unpack2x16float"},
+    {"enable ", "features are enabled by the device"},
+};
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+std::string_view trim(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
+std::string_view without_comment(std::string_view line) { return line.substr(0, line.find("//")); }
+
+bool truth(const Constant& constant) {
+  return std::visit([](auto value) { return value != decltype(value){}; }, constant.value);
+}
+
+std::string declaration(const Constant& c) {
+  if (const bool* value = std::get_if<bool>(&c.value)) return fmt::format("const {} = {};\n", c.name, *value);
+  if (const int32_t* value = std::get_if<int32_t>(&c.value)) return fmt::format("const {}: i32 = {};\n", c.name, *value);
+  if (const uint32_t* value = std::get_if<uint32_t>(&c.value)) return fmt::format("const {}: u32 = {}u;\n", c.name, *value);
+  const float value = std::get<float>(c.value);
+  if (!std::isfinite(value)) fail(ErrorKind::invalid, "[wgsl] constant {} is not finite", c.name);
+  return fmt::format("const {}: f32 = {:.9e}f;\n", c.name, value);
+}
+
+std::map<std::string, bool, std::less<>> conditions(const std::vector<Constant>& constants, const Features& features) {
+  std::map<std::string, bool, std::less<>> truths = {
+      {"F16", features.f16},
+      {"SUBGROUPS", features.subgroups},
+      {"SUBGROUP_MATRIX", !features.matrices.empty()},
+      {"DOT4", features.dot4},
+  };
+  for (const Constant& c : constants) truths[c.name] = truth(c);
+  return truths;
+}
+
+/// Resolves #if ... #endif. Lines that fall away stay as empty lines, so that line numbers remain true.
+std::string select_lines(std::string_view kernel, std::string_view source,
+                         const std::map<std::string, bool, std::less<>>& truths) {
+  struct Level {
+    bool taken, active;
+  };
+  std::vector<Level> levels;
+  const auto active = [&] { return std::ranges::all_of(levels, &Level::active); };
+  std::string text;
+  int number = 0;
+  for (std::string_view line : lines_of(source)) {
+    ++number;
+    const std::string_view word = trim(without_comment(line));
+    if (word.starts_with("#if ")) {
+      std::string_view name = trim(word.substr(4));
+      const bool negated = name.starts_with('!');
+      if (negated) name.remove_prefix(1);
+      const auto found = truths.find(name);
+      if (found == truths.end())
+        fail(ErrorKind::invalid, "[wgsl] kernel '{}' line {}: {} is neither a constant nor a feature", kernel, number, name);
+      levels.push_back({found->second != negated, found->second != negated});
+    } else if (word == "#else" && !levels.empty()) {
+      levels.back().active = !levels.back().taken;
+    } else if (word == "#endif" && !levels.empty()) {
+      levels.pop_back();
+    } else if (word.starts_with('#')) {
+      fail(ErrorKind::invalid, "[wgsl] kernel '{}' line {}: '{}' has no place here", kernel, number, word);
+    } else if (active()) {
+      for (const Banned& banned : kBanned)
+        if (without_comment(line).find(banned.text) != std::string_view::npos)
+          fail(ErrorKind::invalid, "[wgsl] kernel '{}' line {}: '{}' does not work on every library; {}", kernel, number,
+               trim(banned.text), banned.instead);
+      text += line;
+    }
+    text += '\n';
+  }
+  if (!levels.empty()) fail(ErrorKind::invalid, "[wgsl] kernel '{}': #if without #endif", kernel);
+  return text;
+}
+
+std::string without_comments(const std::string& text) {
+  std::string result;
+  for (std::string_view line : lines_of(text)) (result += without_comment(line)) += '\n';
+  return result;
+}
+
+std::vector<bool> find_bindings(std::string_view kernel, const std::string& text) {
+  static const std::regex pattern(
+      R"(@group\(\s*(\d+)\s*\)\s*@binding\(\s*(\d+)\s*\)\s*var<\s*storage\s*(?:,\s*(read|read_write)\s*)?>)");
+  std::vector<bool> writes;
+  for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match) {
+    if ((*match)[1] != "0" || (*match)[2] != std::to_string(writes.size()))
+      fail(ErrorKind::invalid, "[wgsl] kernel '{}': buffers must be @group(0) with bindings 0, 1, 2 ... in order; found {}",
+           kernel, match->str());
+    writes.push_back((*match)[3] == "read_write");
+  }
+  return writes;
+}
+
+/// Bytes of `struct Params`; 0 when there is none.
+uint32_t find_params(std::string_view kernel, const std::string& text) {
+  static const std::regex pattern(R"(struct\s+Params\s*\{([^}]*)\})"), member(R"(\w+\s*:\s*([\w<>]+))");
+  std::smatch body;
+  if (!std::regex_search(text, body, pattern)) return 0;
+  const std::string members = body[1];
+  uint32_t count = 0;
+  for (std::sregex_iterator match(members.begin(), members.end(), member), end; match != end; ++match, ++count) {
+    const std::string type = (*match)[1];
+    if (type != "u32" && type != "i32" && type != "f32")
+      fail(ErrorKind::invalid, "[wgsl] kernel '{}': Params may hold u32, i32 and f32 only, not {}", kernel, type);
+  }
+  if (count == 0 || count > 64)
+    fail(ErrorKind::invalid, "[wgsl] kernel '{}': Params has {} members; 1 to 64 are possible", kernel, count);
+  return 4 * count;
+}
+
+constexpr std::string_view kDot4 = "fn dot4_i8(a: u32, b: u32) -> i32 { return dot4I8Packed(a, b); }\n";
+constexpr std::string_view kDot4Plain =
+    "fn dot4_i8(a: u32, b: u32) -> i32 { let s = vec4<u32>(24u, 16u, 8u, 0u); "
+    "let p = (bitcast<vec4<i32>>(vec4<u32>(a) << s) >> vec4<u32>(24u)) * (bitcast<vec4<i32>>(vec4<u32>(b) << s) >> "
+    "vec4<u32>(24u)); return p.x + p.y + p.z + p.w; }\n";
+
+}  // namespace
+
+Wgsl translate(std::string_view kernel, std::string_view source, const std::vector<Constant>& constants,
+               const WgslTarget& target) {
+  const std::string body = select_lines(kernel, source, conditions(constants, target.features));
+  const std::string code = without_comments(body);
+  const auto uses = [&](std::string_view word) { return code.find(word) != std::string::npos; };
+
+  Wgsl result;
+  result.writes = find_bindings(kernel, code);
+  result.params_size = find_params(kernel, code);
+
+  std::string& text = result.text;
+  if (target.features.f16 && uses("f16")) text += "enable f16;\n";
+  if (target.abi.is_dawn() && target.features.subgroups && uses("subgroup")) {
+    text += "enable subgroups;\n";
+    text += "diagnostic(off, subgroup_uniformity);\n";
+  }
+  if (target.abi.is_dawn() && uses("subgroup_matrix")) {
+    text += "enable chromium_experimental_subgroup_matrix;\n";
+    text += "diagnostic(off, chromium.subgroup_matrix_uniformity);\n";
+  }
+  for (const Constant& c : constants) text += declaration(c);
+  if (uses("dot4_i8")) text += target.features.dot4 ? kDot4 : kDot4Plain;
+  if (result.params_size > 0) {
+    const bool fits = target.features.immediates && result.params_size <= target.max_immediates;
+    result.params = fits ? ParamsPath::immediate : ParamsPath::uniform;
+    text += fits ? "var<immediate> params: Params;\n" : "@group(1) @binding(0) var<uniform> params: Params;\n";
+  }
+  result.prelude_lines = static_cast<int>(std::ranges::count(text, '\n'));
+  text += body;
+  return result;
+}
+
+std::string relate_to_source(const std::string& message, int prelude_lines) {
+  static const std::regex pattern(R"((wgsl)?:(\d+):(\d+))");
+  std::string result;
+  size_t done = 0;
+  for (std::sregex_iterator match(message.begin(), message.end(), pattern), end; match != end; ++match) {
+    int line = 0;
+    const std::string digits = (*match)[2];
+    std::from_chars(digits.data(), digits.data() + digits.size(), line);
+    result.append(message, done, static_cast<size_t>(match->position()) - done);
+    result += fmt::format("line {} column {}", std::max(line - prelude_lines, 0), (*match)[3].str());
+    done = static_cast<size_t>(match->position() + match->length());
+  }
+  return result + message.substr(done);
+}
+
+}  // namespace weft::gpu

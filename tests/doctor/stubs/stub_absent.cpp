@@ -1,0 +1,3 @@
+extern "C" int weft_absent() {
+  return 1;
+}

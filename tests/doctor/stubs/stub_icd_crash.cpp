@@ -1,0 +1,7 @@
+#include <csignal>
+
+namespace {
+struct CrashOnLoad {
+  CrashOnLoad() { std::raise(SIGSEGV); }
+} crash;
+}  // namespace

@@ -1,0 +1,3 @@
+extern "C" void* vk_icdGetInstanceProcAddr(void*, const char*) {
+  return nullptr;
+}
