@@ -43,6 +43,7 @@ struct Recorder::State {
   abi::ComputePass pass = nullptr;
   abi::ComputePipeline pipeline = nullptr;  // set in the pass
   abi::BindGroup group = nullptr;           // set in the pass
+  std::vector<const std::string*> kernels;  // names, in the order of their first use in a row
   std::vector<Buffer> held;                 // not to go back to the pool before the submit
   std::vector<std::byte> uniforms;          // one slot per dispatch with Params
   std::vector<std::shared_ptr<Readback::State>> readbacks;
@@ -58,6 +59,7 @@ struct Recorder::State {
   void end_pass();
   void check_bindings(const Kernel::State& kernel, std::span<const Binding> bindings) const;
   void hold(const Buffer& buffer);
+  std::string kernel_list() const;
   void check_range(std::string_view what, const Buffer& buffer, uint64_t offset, uint64_t bytes) const;
   std::shared_ptr<Readback::State> copy_to_staging(abi::Buffer from, uint64_t capacity, const std::string& from_label, uint64_t offset, uint64_t bytes);
   void resolve_times();
@@ -163,6 +165,15 @@ void Recorder::State::hold(const Buffer& buffer) {
   if (held.empty() || held.back().state() != buffer.state()) held.push_back(buffer);
 }
 
+std::string Recorder::State::kernel_list() const {
+  constexpr size_t kNamed = 8;
+  std::vector<std::string> names;
+  for (const std::string* name : kernels)
+    if (std::ranges::find(names, *name) == names.end() && names.size() <= kNamed) names.push_back(*name);
+  if (names.size() > kNamed) names.back() = "...";
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
 void Recorder::State::check_bindings(const Kernel::State& kernel, std::span<const Binding> bindings) const {
   if (kernel.device.lock() != device) fail(ErrorKind::invalid, "[gpu] kernel '{}' belongs to another device", kernel.name);
   if (bindings.size() != kernel.writes.size())
@@ -216,7 +227,10 @@ void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings,
 
   if (!s.pass) s.begin_pass(k);
   const abi::Api& api = s.api();
-  if (s.pipeline != k.pipeline) api.ComputePassEncoderSetPipeline(s.pass, s.pipeline = k.pipeline);
+  if (s.pipeline != k.pipeline) {
+    api.ComputePassEncoderSetPipeline(s.pass, s.pipeline = k.pipeline);
+    s.kernels.push_back(&k.name);
+  }
   const abi::BindGroup group = s.device->bind_group(k, bindings);
   if (s.group != group) api.ComputePassEncoderSetBindGroup(s.pass, 0, s.group = group, 0, nullptr);
   if (k.params == ParamsPath::immediate) {
@@ -327,9 +341,10 @@ Fence Recorder::submit() {
     // before everything it has to say is known. Its callbacks run inside the calls and inside this pump.
     pump(*d.library, d.device);
     d.check();
-  } catch (...) {
+  } catch (const Error& e) {
     if (commands) api.CommandBufferRelease(commands);
-    throw;
+    if (e.kind() == ErrorKind::lost) throw;
+    fail(e.kind(), "[gpu] work '{}' (kernels: {}): {}", s.label, s.kernel_list(), e.what());
   }
   for (size_t done = 0, chunk = 0; done < s.uniforms.size(); ++chunk) {
     const size_t bytes = std::min<size_t>(s.uniforms.size() - done, kUniformSlot * kUniformChunkSlots);

@@ -117,6 +117,12 @@ std::optional<Finding> FakeMachine::finding(const std::string& id) const {
   return std::nullopt;
 }
 
+Finding FakeMachine::must_find(const std::string& id) const {
+  const std::optional<Finding> found = finding(id);
+  REQUIRE_MESSAGE(found.has_value(), "no finding " << id);
+  return found.value_or(Finding{});
+}
+
 FakeMachine::Output FakeMachine::doctor(bool json, bool fix, bool test,
                                         const std::vector<SelfTest>& tests) const {
   std::ostringstream out;

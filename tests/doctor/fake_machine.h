@@ -49,6 +49,8 @@ class FakeMachine {
   std::vector<Finding> findings() const;
   /// The finding with that id, if there is one.
   std::optional<Finding> finding(const std::string& id) const;
+  /// The same where it has to be: fails the test when there is none.
+  Finding must_find(const std::string& id) const;
 
   struct Output {
     int exit_code;

@@ -32,16 +32,15 @@ TEST_SUITE("doctor") {
   TEST_CASE("row 13: the GLX library lacks a dependency, the EGL one works") {
     FakeMachine m;
     make_glx_only(m);
-    const auto f = m.finding("nvidia-manifest");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::error);
-    CHECK(has(f->detail, "/usr/share/vulkan/icd.d/nvidia_icd.json names libGLX_nvidia.so.0"));
-    CHECK(has(f->detail, "libweft_absent.so"));
-    CHECK(has(f->detail, "libEGL_nvidia.so.0 works"));
-    CHECK(has(f->fix, R"("library_path":"libEGL_nvidia.so.0")"));
-    CHECK(has(f->fix, "VK_DRIVER_FILES="));
-    CHECK(has(f->fix, "sudo apt install libx11-6 libxext6 libegl1"));
-    CHECK(has(f->fix, kOurs));
+    const Finding f = m.must_find("nvidia-manifest");
+    CHECK(f.severity == Severity::error);
+    CHECK(has(f.detail, "/usr/share/vulkan/icd.d/nvidia_icd.json names libGLX_nvidia.so.0"));
+    CHECK(has(f.detail, "libweft_absent.so"));
+    CHECK(has(f.detail, "libEGL_nvidia.so.0 works"));
+    CHECK(has(f.fix, R"("library_path":"libEGL_nvidia.so.0")"));
+    CHECK(has(f.fix, "VK_DRIVER_FILES="));
+    CHECK(has(f.fix, "sudo apt install libx11-6 libxext6 libegl1"));
+    CHECK(has(f.fix, kOurs));
     CHECK_FALSE(m.finding("driver-library"));  // said once
     CHECK_FALSE(m.finding("nvidia-libraries"));
   }
@@ -49,21 +48,18 @@ TEST_SUITE("doctor") {
   TEST_CASE("row 13: the GLX library loads but gives no vkCreateInstance; no manifest; EGL broken too") {
     FakeMachine m;
     make_glx_only(m, "stub_icd_empty");
-    auto f = m.finding("nvidia-manifest");
-    REQUIRE(f);
-    CHECK(has(f->detail, "gives no vkCreateInstance through vk_icdGetInstanceProcAddr"));
+    Finding f = m.must_find("nvidia-manifest");
+    CHECK(has(f.detail, "gives no vkCreateInstance through vk_icdGetInstanceProcAddr"));
 
     m.remove("/usr/share/vulkan/icd.d/nvidia_icd.json");
-    f = m.finding("nvidia-manifest");
-    REQUIRE(f);
-    CHECK(has(f->title, "no Vulkan manifest names it"));
-    CHECK(f->repair);
+    f = m.must_find("nvidia-manifest");
+    CHECK(has(f.title, "no Vulkan manifest names it"));
+    CHECK(f.repair);
 
     m.library("libEGL_nvidia.so.0", "stub_needs_absent");
-    f = m.finding("nvidia-manifest");
-    REQUIRE(f);
-    CHECK(has(f->fix, "Install what the driver needs"));
-    CHECK_FALSE(f->repair);
+    f = m.must_find("nvidia-manifest");
+    CHECK(has(f.fix, "Install what the driver needs"));
+    CHECK_FALSE(f.repair);
   }
 
   TEST_CASE("row 13: a driver that works needs nothing") {
@@ -124,32 +120,30 @@ TEST_SUITE("doctor") {
     m.remove("/usr/share/vulkan");
     m.vulkan("create -9\n");
     m.system.environment["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility";
-    auto f = m.finding("nvidia-libraries");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::error);
-    CHECK(has(f->detail, "libEGL_nvidia.so.0, libGLX_nvidia.so.0, libnvidia-glvkspirv.so.535.183.01"));
-    CHECK(has(f->fix, "--runtime=nvidia --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all"));
-    CHECK(has(f->fix, "\"compute,utility\""));
+    Finding f = m.must_find("nvidia-libraries");
+    CHECK(f.severity == Severity::error);
+    CHECK(has(f.detail, "libEGL_nvidia.so.0, libGLX_nvidia.so.0, libnvidia-glvkspirv.so.535.183.01"));
+    CHECK(has(f.fix, "--runtime=nvidia --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all"));
+    CHECK(has(f.fix, "\"compute,utility\""));
     CHECK_FALSE(m.finding("nvidia-manifest"));
 
     SUBCASE("podman") {
       m.file("/run/.containerenv");
-      CHECK(has(m.finding("nvidia-libraries")->fix, "podman run --device nvidia.com/gpu=all"));
+      CHECK(has(m.must_find("nvidia-libraries").fix, "podman run --device nvidia.com/gpu=all"));
     }
     SUBCASE("kubernetes") {
       m.system.environment["KUBERNETES_SERVICE_HOST"] = "10.0.0.1";
-      CHECK(has(m.finding("nvidia-libraries")->fix, "runtimeClassName: nvidia"));
+      CHECK(has(m.must_find("nvidia-libraries").fix, "runtimeClassName: nvidia"));
     }
     SUBCASE("on the host it is a package") {
       m.remove("/.dockerenv");
-      CHECK(has(m.finding("nvidia-libraries")->fix, "sudo apt install libnvidia-gl-535"));
+      CHECK(has(m.must_find("nvidia-libraries").fix, "sudo apt install libnvidia-gl-535"));
     }
     SUBCASE("only the shader compiler is missing") {
       m.library("libEGL_nvidia.so.0", "stub_icd");
       m.library("libGLX_nvidia.so.0", "stub_icd");
-      f = m.finding("nvidia-libraries");
-      REQUIRE(f);
-      CHECK(has(f->detail, "but not libnvidia-glvkspirv.so.535.183.01"));
+      f = m.must_find("nvidia-libraries");
+      CHECK(has(f.detail, "but not libnvidia-glvkspirv.so.535.183.01"));
     }
   }
 }

@@ -31,10 +31,9 @@ TEST_SUITE("doctor") {
     FakeMachine m;
     make_healthy(m);
     m.libraries.clear();
-    auto f = m.finding("webgpu-library");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::warning);
-    CHECK(has(f->fix, "WEFT_WEBGPU_LIB=/path/libwgpu_native.so or libwebgpu_dawn.so"));
+    Finding f = m.must_find("webgpu-library");
+    CHECK(f.severity == Severity::warning);
+    CHECK(has(f.fix, "WEFT_WEBGPU_LIB=/path/libwgpu_native.so or libwebgpu_dawn.so"));
     CHECK(m.doctor().exit_code == 1);
     CHECK(m.doctor().last_line() == "[RESULT] PARTIAL only weft's CPU backend works (No WebGPU library)");
 
@@ -43,10 +42,9 @@ TEST_SUITE("doctor") {
     broken.message = "invalid ELF header";
     m.libraries = {broken};
     m.system.environment["WEFT_WEBGPU_LIB"] = "/opt/weft/libwgpu_native.so";
-    f = m.finding("webgpu-library");
-    REQUIRE(f);
-    CHECK(has(f->detail, "invalid ELF header"));
-    CHECK(has(f->detail, "allows only that file"));
+    f = m.must_find("webgpu-library");
+    CHECK(has(f.detail, "invalid ELF header"));
+    CHECK(has(f.detail, "allows only that file"));
   }
 
   TEST_CASE("row 17: a library of 2024 is refused") {
@@ -56,13 +54,12 @@ TEST_SUITE("doctor") {
     old.status = LibraryStatus::refused;
     old.message = "interface of 2024";
     m.libraries.push_back(old);
-    auto f = m.finding("webgpu-class");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::warning);  // another one works
-    CHECK(has(f->detail, "22.1.0.5"));
-    CHECK(has(f->fix, "wgpu-native >= 24 or Dawn >= 2025-04"));
+    Finding f = m.must_find("webgpu-class");
+    CHECK(f.severity == Severity::warning);  // another one works
+    CHECK(has(f.detail, "22.1.0.5"));
+    CHECK(has(f.fix, "wgpu-native >= 24 or Dawn >= 2025-04"));
     m.libraries = {old};
-    CHECK(m.finding("webgpu-class")->severity == Severity::error);
+    CHECK(m.must_find("webgpu-class").severity == Severity::error);
     CHECK(has(m.doctor().text, "refused: interface of 2024"));
   }
 
@@ -71,16 +68,15 @@ TEST_SUITE("doctor") {
     make_healthy(m);
     m.libraries[0].status = LibraryStatus::crashed;
     m.libraries[0].message = "signal 6 (Aborted)";
-    auto f = m.finding("webgpu-failed");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::error);
-    CHECK(has(f->detail, "signal 6"));
+    Finding f = m.must_find("webgpu-failed");
+    CHECK(f.severity == Severity::error);
+    CHECK(has(f.detail, "signal 6"));
     make_healthy(m);
     m.libraries[0].adapters.clear();
-    CHECK(has(m.finding("webgpu-failed")->detail, "lists no adapter although Vulkan has AMD"));
+    CHECK(has(m.must_find("webgpu-failed").detail, "lists no adapter although Vulkan has AMD"));
     make_healthy(m);
     m.libraries[0].adapters[0].error = "device lost";
-    CHECK(has(m.finding("webgpu-failed")->detail, "device lost"));
+    CHECK(has(m.must_find("webgpu-failed").detail, "device lost"));
     CHECK(m.doctor().exit_code == 1);
   }
 
@@ -94,6 +90,14 @@ TEST_SUITE("doctor") {
     REQUIRE(!findings.empty());
     CHECK(findings[0].id == "probe-failed");
     CHECK(has(findings[0].detail, "the cache is on fire"));
+
+    const CheckFunction thrower = [](const System&, const Facts&) -> std::optional<Finding> {
+      throw std::runtime_error("unexpected file");
+    };
+    const std::vector<Finding> more = run_checks(m.system, m.facts(), {{0, "odd", "An odd check", thrower}});
+    REQUIRE(more.size() == 1);
+    CHECK(more[0].id == "odd");
+    CHECK(has(more[0].detail, "unexpected file"));
   }
 
   TEST_CASE("with --test a GPU counts only when it computes rightly") {
@@ -225,6 +229,7 @@ TEST_SUITE("doctor") {
     m.vulkan("create -9\nstderr ERROR: vkCreateInstance: Found no drivers!\n");
     m.libraries = {wgpu({})};
     CHECK(summary(m) == "vulkan-driver:error nvidia-manifest:error opencl:info");
+    CHECK(has(m.must_find("vulkan-driver").fix, "`nvidia-manifest`"));
     auto output = m.doctor();
     CHECK(output.exit_code == 1);
     CHECK(has(output.text, "ok container: docker"));

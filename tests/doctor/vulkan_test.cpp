@@ -32,15 +32,14 @@ TEST_SUITE("doctor") {
     FakeMachine m;
     make_healthy(m);
     m.remove("/usr/lib/x86_64-linux-gnu/libvulkan.so.1");
-    const auto f = m.finding("vulkan-loader");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::error);
-    CHECK(f->fix == "sudo apt install libvulkan1");
-    CHECK(has(f->detail, "libvulkan.so.1"));
+    const Finding f = m.must_find("vulkan-loader");
+    CHECK(f.severity == Severity::error);
+    CHECK(f.fix == "sudo apt install libvulkan1");
+    CHECK(has(f.detail, "libvulkan.so.1"));
 
     const auto fix_on = [&](const char* id) {
       m.os(id, "some release");
-      return m.finding("vulkan-loader")->fix;
+      return m.must_find("vulkan-loader").fix;
     };
     CHECK(fix_on("fedora") == "sudo dnf install vulkan-loader");
     CHECK(fix_on("arch") == "sudo pacman -S vulkan-icd-loader");
@@ -56,25 +55,23 @@ TEST_SUITE("doctor") {
     make_healthy(m);
     m.remove("/usr/share/vulkan");
     m.vulkan("create -9\nstderr ERROR | DRIVER: vkCreateInstance: Found no drivers!\n");
-    const auto f = m.finding("vulkan-driver");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::error);
-    CHECK(has(f->detail, "/usr/share/vulkan/icd.d"));
-    CHECK(has(f->detail, "/home/ada/.local/share/vulkan/icd.d"));
-    CHECK(has(f->detail, "-9"));
-    CHECK(has(f->detail, "Found no drivers!"));
-    CHECK(has(f->fix, "sudo apt install mesa-vulkan-drivers"));
-    CHECK(has(f->fix, "vendor"));
+    const Finding f = m.must_find("vulkan-driver");
+    CHECK(f.severity == Severity::error);
+    CHECK(has(f.detail, "/usr/share/vulkan/icd.d"));
+    CHECK(has(f.detail, "/home/ada/.local/share/vulkan/icd.d"));
+    CHECK(has(f.detail, "-9"));
+    CHECK(has(f.detail, "Found no drivers!"));
+    CHECK(has(f.fix, "sudo apt install mesa-vulkan-drivers"));
+    CHECK(has(f.fix, "vendor"));
   }
 
   TEST_CASE("row 2: drivers are installed, none finds hardware") {
     FakeMachine m;
     make_healthy(m);
     m.vulkan("create -9\n");
-    const auto f = m.finding("vulkan-driver");
-    REQUIRE(f);
-    CHECK(has(f->detail, "radeon_icd.x86_64.json"));
-    CHECK(has(f->detail, "no driver finds its hardware"));
+    const Finding f = m.must_find("vulkan-driver");
+    CHECK(has(f.detail, "radeon_icd.x86_64.json"));
+    CHECK(has(f.detail, "no driver finds its hardware"));
   }
 
   TEST_CASE("row 3: VK_DRIVER_FILES names a missing file") {
@@ -83,14 +80,13 @@ TEST_SUITE("doctor") {
     m.system.environment["VK_DRIVER_FILES"] = "/opt/gone_icd.json";
     m.system.environment["VK_ICD_FILENAMES"] = "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json";
     m.vulkan("create -9\nstderr ERROR: loader_get_json: Failed to open JSON file /opt/gone_icd.json\n");
-    const auto f = m.finding("driver-override");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::error);
-    CHECK(has(f->detail, "VK_DRIVER_FILES points to /opt/gone_icd.json, which does not exist"));
-    CHECK(has(f->detail, "VK_ICD_FILENAMES (VK_DRIVER_FILES wins over it)"));
-    CHECK(has(f->fix, "unset VK_DRIVER_FILES"));
-    CHECK(has(f->fix, "VK_ADD_DRIVER_FILES adds"));
-    CHECK(has(f->fix, "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json"));
+    const Finding f = m.must_find("driver-override");
+    CHECK(f.severity == Severity::error);
+    CHECK(has(f.detail, "VK_DRIVER_FILES points to /opt/gone_icd.json, which does not exist"));
+    CHECK(has(f.detail, "VK_ICD_FILENAMES (VK_DRIVER_FILES wins over it)"));
+    CHECK(has(f.fix, "unset VK_DRIVER_FILES"));
+    CHECK(has(f.fix, "VK_ADD_DRIVER_FILES adds"));
+    CHECK(has(f.fix, "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json"));
     CHECK_FALSE(m.finding("vulkan-driver"));  // one cause, one finding
   }
 
@@ -104,28 +100,25 @@ TEST_SUITE("doctor") {
     m.file("/opt/folder/README", "");
     m.system.environment["VK_ICD_FILENAMES"] =
         "/opt/bad.json:/opt/nolib.json:/opt/empty.json:/opt/driver.txt:/opt/folder";
-    auto f = m.finding("driver-override");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::error);
-    CHECK(has(f->detail, "/opt/bad.json, which is not valid JSON"));
-    CHECK(has(f->detail, "libvulkan_gone.so"));
-    CHECK(has(f->detail, "/opt/empty.json, which names no driver"));
-    CHECK(has(f->detail, "/opt/driver.txt, which does not end in .json"));
-    CHECK(has(f->detail, "/opt/folder, which is a folder without manifests"));
+    Finding f = m.must_find("driver-override");
+    CHECK(f.severity == Severity::error);
+    CHECK(has(f.detail, "/opt/bad.json, which is not valid JSON"));
+    CHECK(has(f.detail, "libvulkan_gone.so"));
+    CHECK(has(f.detail, "/opt/empty.json, which names no driver"));
+    CHECK(has(f.detail, "/opt/driver.txt, which does not end in .json"));
+    CHECK(has(f.detail, "/opt/folder, which is a folder without manifests"));
 
     m.system.environment["VK_ICD_FILENAMES"] += ":/usr/share/vulkan/icd.d";  // folders are allowed
-    f = m.finding("driver-override");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::warning);
+    f = m.must_find("driver-override");
+    CHECK(f.severity == Severity::warning);
 
     m.system.environment["VK_ICD_FILENAMES"] = "/usr/share/vulkan/icd.d";
     CHECK_FALSE(m.finding("driver-override"));
     m.system.environment.erase("VK_ICD_FILENAMES");
     m.system.environment["VK_ADD_DRIVER_FILES"] = "/opt/bad.json";
-    f = m.finding("driver-override");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::warning);  // it only adds
-    CHECK(has(f->fix, "unset VK_ADD_DRIVER_FILES"));
+    f = m.must_find("driver-override");
+    CHECK(f.severity == Severity::warning);  // it only adds
+    CHECK(has(f.fix, "unset VK_ADD_DRIVER_FILES"));
   }
 
   TEST_CASE("row 3: a setuid process ignores the variables") {
@@ -193,32 +186,29 @@ TEST_SUITE("doctor") {
     make_healthy(m);
     m.driver("intel_icd.x86_64.json", "libvulkan_intel.so", "stub_needs_absent");
     m.driver("crash_icd.json", "libvulkan_crash.so", "stub_icd_crash");
-    const auto f = m.finding("driver-library");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::info);  // another driver works
-    CHECK(has(f->detail, "intel_icd.x86_64.json"));
-    CHECK(has(f->detail, "signal 11"));
-    CHECK(has(f->fix, "libweft_absent.so"));
+    const Finding f = m.must_find("driver-library");
+    CHECK(f.severity == Severity::info);  // another driver works
+    CHECK(has(f.detail, "intel_icd.x86_64.json"));
+    CHECK(has(f.detail, "signal 11"));
+    CHECK(has(f.fix, "libweft_absent.so"));
   }
 
   TEST_CASE("Vulkan that crashes or hangs is a finding") {
     FakeMachine m;
     make_healthy(m);
     m.vulkan("crash\n");
-    auto f = m.finding("vulkan-crash");
-    REQUIRE(f);
-    CHECK(f->severity == Severity::error);
-    CHECK(has(f->detail, "signal 11"));
-    CHECK(has(f->fix, "VK_DRIVER_FILES=/usr/share/vulkan/icd.d/radeon_icd.x86_64.json weft doctor"));
+    Finding f = m.must_find("vulkan-crash");
+    CHECK(f.severity == Severity::error);
+    CHECK(has(f.detail, "signal 11"));
+    CHECK(has(f.fix, "VK_DRIVER_FILES=/usr/share/vulkan/icd.d/radeon_icd.x86_64.json weft doctor"));
 
     Facts facts = m.facts();
     m.vulkan("hang\n");
     System quick = m.system;
     quick.deadline = std::chrono::milliseconds(500);
     facts.vulkan = probe_vulkan(quick);
-    f = check_vulkan_crash(m.system, facts);
-    REQUIRE(f);
-    CHECK(f->title == "Vulkan does not answer");
-    CHECK(has(f->detail, "no answer within"));
+    f = check_vulkan_crash(m.system, facts).value();
+    CHECK(f.title == "Vulkan does not answer");
+    CHECK(has(f.detail, "no answer within"));
   }
 }

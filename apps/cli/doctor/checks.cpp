@@ -47,8 +47,9 @@ const std::vector<Check>& all_checks() {
   return checks;
 }
 
-std::vector<Finding> run_checks(const System& system, const Facts& facts) {
+std::vector<Finding> run_checks(const System& system, const Facts& facts, const std::vector<Check>& checks) {
   std::vector<Finding> findings;
+  findings.reserve(facts.problems.size());
   for (const std::string& problem : facts.problems)
     findings.push_back(
         {.id = "probe-failed",
@@ -56,7 +57,7 @@ std::vector<Finding> run_checks(const System& system, const Facts& facts) {
          .title = "A part of the examination failed",
          .detail = problem,
          .fix = "Please report this as a fault of weft doctor, with the output of weft doctor --json."});
-  for (const Check& check : all_checks()) {
+  for (const Check& check : checks) {
     try {
       if (std::optional<Finding> finding = check.function(system, facts)) {
         finding->id = check.id;

@@ -24,7 +24,8 @@ struct Check {
 const std::vector<Check>& all_checks();
 
 /// Runs every check; an exception in one becomes a finding of its own.
-std::vector<Finding> run_checks(const System& system, const Facts& facts);
+std::vector<Finding> run_checks(const System& system, const Facts& facts,
+                                const std::vector<Check>& checks = all_checks());
 
 // checks_vulkan.cpp
 std::optional<Finding> check_vulkan_loader(const System&, const Facts&);
@@ -55,6 +56,8 @@ std::optional<Finding> check_webgpu_failed(const System&, const Facts&);
 std::optional<Finding> check_opencl(const System&, const Facts&);
 std::optional<Finding> check_harmless_messages(const System&, const Facts&);
 
+/// Id of the finding that says why a GPU is not in use, when one of the special rows knows.
+std::optional<std::string> explained_by(const System&, const Facts&);
 /// Dozen is in play: WSL, its manifest or its device. Crashes then have a known cause.
 bool uses_dozen(const Facts& facts);
 

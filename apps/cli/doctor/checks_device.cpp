@@ -11,24 +11,6 @@
 namespace weft::doctor {
 namespace {
 
-/// The finding that says why a GPU is not in use, when one of the special rows knows.
-std::optional<std::string> reason_elsewhere(const System& s, const Facts& f) {
-  static const std::vector<std::pair<const char*, CheckFunction>> candidates = {
-      {"render-permission", check_render_permission},
-      {"wsl-dxg", check_wsl_dxg},
-      {"wsl-dozen", check_wsl_dozen},
-      {"snapdragon-turnip", check_snapdragon_turnip},
-      {"snapdragon-firmware", check_snapdragon_firmware},
-      {"nvidia-libraries", check_nvidia_libraries},
-      {"nvidia-manifest", check_nvidia_manifest},
-      {"driver-override", check_driver_override},
-      {"driver-library", check_driver_library},
-  };
-  for (const auto& [id, check] : candidates)
-    if (check(s, f)) return id;
-  return std::nullopt;
-}
-
 const char* run_command(Container container) {
   return container == Container::podman ? "podman run" : "docker run";
 }
@@ -54,6 +36,23 @@ bool has_render_node(const Facts& f) {
 
 }  // namespace
 
+std::optional<std::string> explained_by(const System& s, const Facts& f) {
+  static const std::vector<std::pair<const char*, CheckFunction>> candidates = {
+      {"render-permission", check_render_permission},
+      {"wsl-dxg", check_wsl_dxg},
+      {"wsl-dozen", check_wsl_dozen},
+      {"snapdragon-turnip", check_snapdragon_turnip},
+      {"snapdragon-firmware", check_snapdragon_firmware},
+      {"nvidia-libraries", check_nvidia_libraries},
+      {"nvidia-manifest", check_nvidia_manifest},
+      {"driver-override", check_driver_override},
+      {"driver-library", check_driver_library},
+  };
+  for (const auto& [id, check] : candidates)
+    if (check(s, f)) return id;
+  return std::nullopt;
+}
+
 std::optional<Finding> check_software_only(const System& s, const Facts& f) {
   if (!f.vulkan.only_software()) return std::nullopt;
   const std::string device = f.vulkan.devices.front().name;
@@ -66,6 +65,7 @@ std::optional<Finding> check_software_only(const System& s, const Facts& f) {
             "Nothing to do on a machine without a GPU; the CPU adapter is 10-100x slower than one. In a"
             " virtual machine or container, hand the GPU over to it."};
   std::vector<std::string> present;
+  present.reserve(f.gpus.size());
   for (const Gpu& gpu : f.gpus) present.push_back(fmt::format("{} ({})", gpu.name, gpu.where));
   Finding finding{
       .severity = Severity::warning,
@@ -73,7 +73,7 @@ std::optional<Finding> check_software_only(const System& s, const Facts& f) {
       .detail = fmt::format("active: {}; present: {}. Continuing on the CPU adapter is 10-100x slower.",
                             device, join(present, ", "))};
   const bool needs_node = f.has_gpu(GpuKind::amd) || f.has_gpu(GpuKind::intel);
-  if (const std::optional<std::string> id = reason_elsewhere(s, f))
+  if (const std::optional<std::string> id = explained_by(s, f))
     finding.fix = fmt::format("The reason is the finding `{}`: follow its fix.", *id);
   else if (needs_node && !has_render_node(f))
     finding.fix = missing_node_fix(s, f);
@@ -114,6 +114,7 @@ std::optional<Finding> check_render_permission(const System& s, const Facts& f) 
   const Container container = f.platform.container;
   if (container == Container::kubernetes) {
     std::vector<std::string> numbers;
+    numbers.reserve(gids.size());
     for (gid_t gid : gids) numbers.push_back(std::to_string(gid));
     finding.fix = fmt::format(
         "Add the nodes' groups to the pod: securityContext: supplementalGroups: [{}], and get"

@@ -45,6 +45,7 @@ std::optional<Finding> check_vulkan_driver(const System& s, const Facts& f) {
     finding.detail = fmt::format("no driver manifest (*.json) in {}", join(f.search.folders, ", "));
   } else {
     std::vector<std::string> names;
+    names.reserve(manifests.size());
     for (const Manifest& m : manifests) names.push_back(m.name());
     finding.detail = fmt::format("{} driver manifest{} found ({}), {}", manifests.size(),
                                  manifests.size() == 1 ? "" : "s", join(names, ", "),
@@ -55,6 +56,10 @@ std::optional<Finding> check_vulkan_driver(const System& s, const Facts& f) {
   else if (v.create_rc != 0)
     finding.detail += fmt::format("; Vulkan error {}", v.create_rc);
   finding.detail += loader_words(f);
+  if (const std::optional<std::string> id = explained_by(s, f)) {
+    finding.fix = fmt::format("The reason is the finding `{}`: follow its fix.", *id);
+    return finding;
+  }
   finding.fix = fmt::format(
       "{}, or the GPU vendor's driver. Mesa's package also brings llvmpipe, which runs on any CPU.",
       install_command(s, f.platform, Package::mesa_vulkan));

@@ -21,6 +21,7 @@ std::optional<Finding> check_webgpu_library(const System& s, const Facts& f) {
   if (loads) return std::nullopt;
   Finding finding{.severity = Severity::warning, .title = "No WebGPU library"};
   std::vector<std::string> lines;
+  lines.reserve(f.libraries.size());
   for (const gpu::LibraryReport& library : f.libraries)
     lines.push_back(fmt::format("{}: {}", library.path, library.message));
   const std::string chosen = s.env("WEFT_WEBGPU_LIB");

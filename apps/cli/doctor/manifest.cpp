@@ -83,7 +83,7 @@ void add_folder(const System& s, const std::string& folder, const std::string& o
                 std::vector<Manifest>& out) {
   for (const std::string& name : s.list(folder)) {
     if (!name.ends_with(".json")) continue;
-    const std::string path = folder + "/" + name;
+    const std::string path = fmt::format("{}/{}", folder, name);
     if (std::none_of(out.begin(), out.end(), [&](const Manifest& m) { return m.path == path; }))
       out.push_back(read_manifest(s, path, origin));
   }

@@ -207,7 +207,7 @@ std::optional<fs::path> System::find_library(const std::string& library) const {
         std::string("/usr/local/lib"), std::string("/usr/local/nvidia/lib64")})
     folders.push_back(folder);
   for (const std::string& folder : folders) {
-    const fs::path file = at(folder) / library;
+    fs::path file = at(folder) / library;
     if (fs::exists(file, ignored)) return file;
   }
   return std::nullopt;
@@ -239,7 +239,7 @@ LibraryLoad System::try_load(const std::string& library) const {
         std::string error;
         if (void* handle = load(library, error)) {
           link_map* map = nullptr;
-          dlinfo(handle, RTLD_DI_LINKMAP, &map);
+          dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map));
           answer["path"] = map ? map->l_name : "";
         } else {
           answer["error"] = error;

@@ -1,0 +1,42 @@
+#include "support/program.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/paths.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace weft::test {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (char c : text) c == '\'' ? result += "'\\''" : result += c;
+  return result + "'";
+}
+
+}  // namespace
+
+Output run_weft(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment) {
+  static int count = 0;
+  const std::filesystem::path base = std::filesystem::temp_directory_path() / fmt::format("weft-out-{}-{}", getpid(), ++count);
+  std::string command = "env";
+  for (const auto& [name, value] : environment) command += value.empty() ? " -u " + name : " " + quoted(name + "=" + value);
+  command += " " + quoted(WEFT_PROGRAM);
+  for (const std::string& argument : arguments) command += " " + quoted(argument);
+  command += fmt::format(" </dev/null >{0}.out 2>{0}.err", base.string());
+  const int status = std::system(command.c_str());
+  Output output;
+  output.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  output.text = read_text(base.string() + ".out").value_or("");
+  output.errors = read_text(base.string() + ".err").value_or("");
+  std::filesystem::remove(base.string() + ".out");
+  std::filesystem::remove(base.string() + ".err");
+  return output;
+}
+
+}  // namespace weft::test

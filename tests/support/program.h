@@ -1,0 +1,18 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace weft::test {
+
+struct Output {
+  int status = -1;  ///< exit status; 128 + N for signal N
+  std::string text;    ///< standard output
+  std::string errors;  ///< standard error
+};
+
+/// Runs the `weft` program as a user would, in a pipe. An empty value unsets a variable.
+Output run_weft(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment = {});
+
+}  // namespace weft::test
