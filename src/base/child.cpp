@@ -17,7 +17,9 @@ namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kWorkThrew = 70;          // exit status of a child whose work threw; the message is its output
+// Exit statuses of our own child: a driver that calls exit(0) must not look like work that was done.
+constexpr int kWorkDone = 69;
+constexpr int kWorkThrew = 70;  // its output is the message
 constexpr size_t kKeptErrors = 4096;
 
 struct Pipe {
@@ -50,12 +52,15 @@ void write_all(int file, const std::string& text) {
 
 [[noreturn]] void child_main(const std::function<std::string()>& work, int out, int err) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a hung driver must not outlive us
+  // Where our own standard files are closed, the pipes have their numbers.
+  out = fcntl(out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  err = fcntl(err, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   const int null = ::open("/dev/null", O_RDWR);
   dup2(null, STDIN_FILENO);
   dup2(null, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   for (int sig : {SIGINT, SIGTERM, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) signal(sig, SIG_DFL);
-  int status = 0;
+  int status = kWorkDone;
   std::string text;
   try {
     text = work();
@@ -78,6 +83,13 @@ bool drain(int file, std::string& text) {
   return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
+/// The same for messages, of which only the end is kept: a driver may print all the time.
+bool drain_errors(int file, std::string& text) {
+  const bool more = drain(file, text);
+  if (text.size() > kKeptErrors) text.erase(0, text.size() - kKeptErrors);
+  return more;
+}
+
 }  // namespace
 
 ChildResult run_in_child(const std::function<std::string()>& work, std::chrono::milliseconds deadline) {
@@ -95,20 +107,16 @@ ChildResult run_in_child(const std::function<std::string()>& work, std::chrono::
     if (left <= 0) break;
     pollfd files[2] = {{out.read, POLLIN, 0}, {err.read, POLLIN, 0}};  // poll skips negative descriptors
     if (poll(files, 2, static_cast<int>(left)) <= 0) continue;
-    if (files[1].revents && !drain(err.read, result.errors)) Pipe::close_end(err.read);
+    if (files[1].revents && !drain_errors(err.read, result.errors)) Pipe::close_end(err.read);
     if (files[0].revents && !drain(out.read, result.output)) Pipe::close_end(out.read);
   }
-  if (err.read >= 0) {
-    fcntl(err.read, F_SETFL, O_NONBLOCK);
-    for (size_t before = SIZE_MAX; before != result.errors.size();) {
-      before = result.errors.size();
-      drain(err.read, result.errors);
-    }
-  }
-  if (result.errors.size() > kKeptErrors) result.errors.erase(0, result.errors.size() - kKeptErrors);
-
   const bool late = out.read >= 0;
-  if (late) kill(pid, SIGKILL);
+  if (late) kill(pid, SIGKILL);  // before its last messages are read: it may never run out of them
+  for (int i = 0; i < 256 && err.read >= 0; ++i) {  // 1 MiB, more than a pipe holds
+    pollfd file{err.read, POLLIN, 0};
+    if (poll(&file, 1, 0) <= 0) break;
+    if (!drain_errors(err.read, result.errors)) Pipe::close_end(err.read);
+  }
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
@@ -120,7 +128,7 @@ ChildResult run_in_child(const std::function<std::string()>& work, std::chrono::
     result.end = ChildResult::End::crashed;
     result.reason = fmt::format("signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
     result.output.clear();
-  } else if (WEXITSTATUS(status) != 0) {
+  } else if (WEXITSTATUS(status) != kWorkDone) {
     result.end = ChildResult::End::crashed;
     result.reason = WEXITSTATUS(status) == kWorkThrew ? result.output
                                                       : fmt::format("exit status {}", WEXITSTATUS(status));

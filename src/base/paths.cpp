@@ -30,7 +30,7 @@ std::optional<std::string> read_text(const fs::path& file) {
   if (!in) return std::nullopt;
   std::ostringstream text;
   text << in.rdbuf();
-  if (in.bad()) return std::nullopt;
+  if (text.bad()) return std::nullopt;  // a folder opens, and cannot be read
   return std::move(text).str();
 }
 
@@ -39,7 +39,7 @@ void write_text(const fs::path& file, const std::string& text) {
   if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
   if (error) fail(ErrorKind::io, "[io] cannot create {}: {}", file.parent_path().string(), error.message());
   fs::path draft = file;
-  draft += fmt::format(".{}.tmp", getpid());
+  draft += fmt::format(".{}.tmp", gettid());
   {
     std::ofstream out(draft, std::ios::binary | std::ios::trunc);
     out << text;

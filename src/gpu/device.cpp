@@ -207,8 +207,8 @@ void Device::synchronize() {
 }
 
 void Device::destroy() {
-  state_->api().DeviceDestroy(state_->device);
   state_->set_lost("it was destroyed");
+  state_->api().DeviceDestroy(state_->device);
 }
 
 void Device::read(const Buffer& buffer, uint64_t offset, std::span<std::byte> bytes) {

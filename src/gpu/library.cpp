@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <functional>
+#include <atomic>
 #include <map>
 #include <optional>
 
@@ -137,13 +137,18 @@ abi::Instance create_dawn_instance(const abi::Api& api, bool timed) {
   return api.CreateInstance(&descriptor);
 }
 
+std::atomic<bool> opened = false;
+
 }  // namespace
+
+bool Library::any_opened() { return opened; }
 
 Library::State::~State() {
   if (instance) api.InstanceRelease(instance);
 }
 
 Library Library::open(const fs::path& file) {
+  opened = true;
   const Symbols symbols(file);
   auto state = std::make_shared<State>();
   static_cast<abi::AbiTraits&>(state->api) = classify(symbols);

@@ -20,6 +20,9 @@ class Library {
   /// This runs driver code: for a driver that was never seen before use probe_library() first.
   static Library open(const std::filesystem::path& file);
 
+  /// True once driver code may have run in this process.
+  static bool any_opened();
+
   const std::filesystem::path& path() const;
   const std::string& implementation() const;  ///< "wgpu-native", "Dawn", "WebGPU"
   const std::string& version() const;         ///< for people; empty when the library does not tell

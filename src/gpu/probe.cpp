@@ -142,16 +142,21 @@ LibraryReport probe_library(const fs::path& library, const ProbeOptions& options
       }
 
   log(LogLevel::info, "first contact with {}", library.string());
-  const ChildResult child = run_in_child([&] { return to_json(examine(library)); }, options.deadline);
   LibraryReport report;
-  if (child.done()) {
-    report = library_report_from_json(child.output);
+  if (Library::any_opened()) {
+    // Drivers do not survive a fork (NVIDIA's breaks the parent too), and one that runs here already is no stranger.
+    report = examine(library);
   } else {
-    report.path = library.string();
-    report.status = child.end == ChildResult::End::timed_out ? LibraryStatus::timed_out : LibraryStatus::crashed;
-    report.message = fmt::format("[webgpu] first contact with {} failed: {}; `weft doctor` looks closer", library.string(), child.reason);
+    const ChildResult child = run_in_child([&] { return to_json(examine(library)); }, options.deadline);
+    if (child.done()) {
+      report = library_report_from_json(child.output);
+    } else {
+      report.path = library.string();
+      report.status = child.end == ChildResult::End::timed_out ? LibraryStatus::timed_out : LibraryStatus::crashed;
+      report.message = fmt::format("[webgpu] first contact with {} failed: {}; `weft doctor` looks closer", library.string(), child.reason);
+    }
+    if (!child.errors.empty()) log(LogLevel::debug, "{} wrote:\n{}", library.string(), child.errors);
   }
-  if (!child.errors.empty()) log(LogLevel::debug, "{} wrote:\n{}", library.string(), child.errors);
   if (cache) try {
       write_text(cache_file(*cache, library), to_json(report));
     } catch (const Error& e) {

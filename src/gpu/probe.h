@@ -19,7 +19,8 @@ struct ProbeOptions {
 };
 
 /// First contact with a library and its drivers, in a child process: whatever they do there (abort, hang, print)
-/// becomes a report. The answer is remembered per library file and driver version.
+/// becomes a report. The answer is remembered per library file and driver version. Probe before you open: once a
+/// library is open in this process, others are examined in the process itself.
 LibraryReport probe_library(const std::filesystem::path& library, const ProbeOptions& options = {});
 
 /// probe_library for every candidate.

@@ -333,8 +333,8 @@ Fence Recorder::submit() {
   s.submitted = true;
 
   if (d.options.faults->fires(Fault::device_lost)) {
-    api.DeviceDestroy(d.device);
     d.set_lost("it was destroyed (injected)");
+    api.DeviceDestroy(d.device);
   }
   try {
     // wgpu-native aborts the process when it is given invalid commands or a lost device, so nothing is submitted

@@ -5,6 +5,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "base/env.h"
 #include "base/error.h"
@@ -215,18 +216,22 @@ std::vector<MatrixConfig> find_matrices(const Adapter& adapter, const Features& 
       {kF16Type, kF32Type}, {kF16Type, kF16Type}, {kF32Type, kF32Type}, {kI8Type, kI32Type}, {kU8Type, kU32Type}};
   constexpr std::array<uint32_t, 3> shapes[] = {{16, 16, 16}, {16, 16, 32}, {16, 8, 16}, {16, 8, 8}, {8, 8, 8}, {8, 16, 16}, {8, 8, 16}, {8, 8, 32}, {8, 16, 32}, {16, 8, 32}, {32, 32, 16}};
   std::vector<MatrixConfig> found;
+  std::optional<Device> device;  // one for all: opening a device takes longer than many compilations
   for (const auto& [input, output] : types)
     for (const auto& [m, n, k] : shapes) {
       if (m * n > 512 || m * k / input.per_word > 512) continue;
-      const auto test = [&](Device& device) { return matrix_works(device, input, output, m, n, k); };
-      if (proves(adapter, features, fmt::format("subgroup matrix {}->{} {}x{}x{}", input.name, output.name, m, n, k), test))
-        found.push_back({std::string(input.name), std::string(output.name), m, n, k});
+      try {
+        if (!device) device = open(adapter, features);
+        if (matrix_works(*device, input, output, m, n, k)) found.push_back({std::string(input.name), std::string(output.name), m, n, k});
+      } catch (const Error& e) {
+        if (e.kind() == ErrorKind::lost || e.kind() == ErrorKind::timeout) device.reset();
+      }
     }
   return found;
 }
 
 void prove_matrices(const Adapter& adapter, Features& features) {
-  // Numbers of chromium-experimental-subgroup-matrix: 0x50034 in Dawn of 2026. They move between versions, so its
+  // chromium-experimental-subgroup-matrix is 0x50034 in Dawn of 2026. Such numbers move between versions, so its
   // neighbours are tried after it.
   std::vector<uint32_t> candidates;
   for (uint32_t number : adapter.claimed_features())

@@ -16,17 +16,26 @@
 namespace weft::test {
 namespace {
 
+/// Reports of all libraries, made before any of them is opened here.
+const std::map<std::string, gpu::LibraryReport>& reports() {
+  static const auto all = [] {
+    std::map<std::string, gpu::LibraryReport> made;
+    for (const TestLibrary& library : libraries())
+      if (library.supported && std::filesystem::exists(library.path)) made[library.path] = gpu::probe_library(library.path);
+    return made;
+  }();
+  return all;
+}
+
 std::optional<TestGpu> find_gpu(const TestLibrary& library) {
-  const gpu::LibraryReport report = gpu::probe_library(library.path);
+  const gpu::LibraryReport& report = reports().at(library.path);
   INFO(report.message);
   REQUIRE(report.usable());
   if (report.adapters.empty()) return std::nullopt;
+  INFO(report.adapters[0].error);
+  REQUIRE(report.adapters[0].usable());
   for (const gpu::Adapter& adapter : gpu::Library::open(library.path).adapters())
-    if (adapter.info().name == report.adapters[0].name) {
-      INFO(report.adapters[0].error);
-      REQUIRE(report.adapters[0].usable());
-      return TestGpu{library, adapter, report.adapters[0].features};
-    }
+    if (adapter.info().name == report.adapters[0].name) return TestGpu{library, adapter, report.adapters[0].features};
   return std::nullopt;
 }
 

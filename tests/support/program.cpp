@@ -19,14 +19,12 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
-}  // namespace
-
-Output run_weft(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment) {
+Output run(const std::string& program, const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment) {
   static int count = 0;
   const std::filesystem::path base = std::filesystem::temp_directory_path() / fmt::format("weft-out-{}-{}", getpid(), ++count);
   std::string command = "env";
   for (const auto& [name, value] : environment) command += value.empty() ? " -u " + name : " " + quoted(name + "=" + value);
-  command += " " + quoted(WEFT_PROGRAM);
+  command += " " + quoted(program);
   for (const std::string& argument : arguments) command += " " + quoted(argument);
   command += fmt::format(" </dev/null >{0}.out 2>{0}.err", base.string());
   const int status = std::system(command.c_str());
@@ -37,6 +35,16 @@ Output run_weft(const std::vector<std::string>& arguments, const std::map<std::s
   std::filesystem::remove(base.string() + ".out");
   std::filesystem::remove(base.string() + ".err");
   return output;
+}
+
+}  // namespace
+
+Output run_weft(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment) {
+  return run(WEFT_PROGRAM, arguments, environment);
+}
+
+Output run_test_alone(const std::string& test_case) {
+  return run(std::filesystem::read_symlink("/proc/self/exe"), {"--no-skip", "--test-case=" + test_case}, {});
 }
 
 }  // namespace weft::test

@@ -15,4 +15,7 @@ struct Output {
 /// Runs the `weft` program as a user would, in a pipe. An empty value unsets a variable.
 Output run_weft(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment = {});
 
+/// Runs one test of this program, marked with doctest::skip(), in a process where no GPU library was opened yet.
+Output run_test_alone(const std::string& test_case);
+
 }  // namespace weft::test
