@@ -46,17 +46,27 @@ struct ClosingLine : doctest::IReporter {
 
 REGISTER_LISTENER("closing", 0, ClosingLine);
 
+/// Libraries that are still open when the process ends keep their instances (Library::process_exiting).
+extern "C" const char* __lsan_default_suppressions();  // NOLINT: the sanitizer's own name
+const char* __lsan_default_suppressions() {            // NOLINT
+  return "leak:wgpuCreateInstance\nleak:wgpuInstanceEnumerateAdapters\n";
+}
+
 namespace weft::test {
 
-void skip(const std::string& reason) { skipped.push_back(reason); }
+void skip(const std::string& reason) {
+  skipped.push_back(reason);
+}
 
 }  // namespace weft::test
 
 int main(int argc, char** argv) {
   // Tests neither read nor fill the user's cache.
-  const std::filesystem::path cache = std::filesystem::temp_directory_path() / fmt::format("weft-tests-{}", getpid());
+  const std::filesystem::path cache =
+      std::filesystem::temp_directory_path() / fmt::format("weft-tests-{}", getpid());
   setenv("WEFT_CACHE", cache.c_str(), 1);
-  for (const char* name : {"WEFT_DEVICE", "DEVICE", "WEFT_WEBGPU_LIB", "WEFT_FAULT", "WEFT_GPU_DISABLE"}) unsetenv(name);
+  for (const char* name : {"WEFT_DEVICE", "DEVICE", "WEFT_WEBGPU_LIB", "WEFT_FAULT", "WEFT_GPU_DISABLE"})
+    unsetenv(name);
   doctest::Context context(argc, argv);
   context.setOption("minimal", true);
   context.setOption("no-path-filenames", true);

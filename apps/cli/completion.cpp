@@ -23,10 +23,13 @@ std::string bash(const std::vector<CommandWords>& commands) {
       "_weft() {\n"
       "  local word=\"${COMP_WORDS[COMP_CWORD]}\"\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n";
-  text += fmt::format("    COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$word\"))\n    return\n  fi\n", names(commands));
+  text +=
+      fmt::format("    COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$word\"))\n    return\n  fi\n",
+                  names(commands));
   text += "  case \"${COMP_WORDS[1]}\" in\n";
   for (const CommandWords& c : commands)
-    text += fmt::format("    {}) COMPREPLY=($(compgen -W \"{}\" -- \"$word\")) ;;\n", c.name, join(c.options));
+    text +=
+        fmt::format("    {}) COMPREPLY=($(compgen -W \"{}\" -- \"$word\")) ;;\n", c.name, join(c.options));
   return text + "  esac\n}\ncomplete -o default -F _weft weft\n";
 }
 
@@ -39,7 +42,8 @@ std::string zsh(const std::vector<CommandWords>& commands) {
       "    local -a commands=(\n";
   for (const CommandWords& c : commands) text += fmt::format("      '{}:{}'\n", c.name, c.help);
   text += "    )\n    _describe command commands\n    return\n  fi\n  case $words[2] in\n";
-  for (const CommandWords& c : commands) text += fmt::format("    {}) compadd -- {} ;;\n", c.name, join(c.options));
+  for (const CommandWords& c : commands)
+    text += fmt::format("    {}) compadd -- {} ;;\n", c.name, join(c.options));
   return text + "  esac\n}\ncompdef _weft weft\n";
 }
 
@@ -49,7 +53,8 @@ std::string fish(const std::vector<CommandWords>& commands) {
     text += fmt::format("complete -c weft -n __fish_use_subcommand -a {} -d '{}'\n", c.name, c.help);
     for (const std::string& option : c.options)
       if (option.starts_with("--"))
-        text += fmt::format("complete -c weft -n '__fish_seen_subcommand_from {}' -l {}\n", c.name, option.substr(2));
+        text += fmt::format("complete -c weft -n '__fish_seen_subcommand_from {}' -l {}\n", c.name,
+                            option.substr(2));
   }
   return text;
 }

@@ -20,9 +20,13 @@ namespace {
 
 using nlohmann::json;
 
-DeviceWish wish(const std::string& option) { return option.empty() ? device_wish() : DeviceWish{option, "--device"}; }
+DeviceWish wish(const std::string& option) {
+  return option.empty() ? device_wish() : DeviceWish{option, "--device"};
+}
 
-int cpu_threads() { return env::get_count("WEFT_THREADS").value_or(static_cast<int>(std::thread::hardware_concurrency())); }
+int cpu_threads() {
+  return env::get_count("WEFT_THREADS").value_or(static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 std::string library_name(const gpu::LibraryReport& library) {
   if (!library.version.empty()) return fmt::format("{} {}", library.implementation, library.version);
@@ -42,8 +46,9 @@ std::string features_text(const gpu::Features& f) {
     if (has) text += (text.empty() ? "" : " ") + name;
   };
   add(f.f16, "f16");
-  add(f.subgroups, f.subgroup_min == f.subgroup_max ? fmt::format("subgroups({})", f.subgroup_min)
-                                                    : fmt::format("subgroups({}-{})", f.subgroup_min, f.subgroup_max));
+  add(f.subgroups, f.subgroup_min == f.subgroup_max
+                       ? fmt::format("subgroups({})", f.subgroup_min)
+                       : fmt::format("subgroups({}-{})", f.subgroup_min, f.subgroup_max));
   add(!f.matrices.empty(), fmt::format("matrices({})", f.matrices.size()));
   add(f.dot4, "dot4");
   add(f.immediates, "immediates");
@@ -59,9 +64,11 @@ void print_table(const std::vector<DeviceEntry>& devices, const DeviceChoice& ch
     if (d.is_cpu())
       table.add({mark, d.id, fmt::format("{} (CPU, {} threads)", d.name, cpu_threads()), "weft", "", "", ""});
     else
-      table.add({mark, d.id, fmt::format("{} ({}) via {}", d.name, gpu::to_string(d.adapter.type), d.adapter.backend),
+      table.add({mark, d.id,
+                 fmt::format("{} ({}) via {}", d.name, gpu::to_string(d.adapter.type), d.adapter.backend),
                  library_name(d.library), features_text(gpu::enabled_features(d.adapter.features)),
-                 fmt::format("{:.0f} us", d.adapter.submit_us), fmt::format("{:.1f} us", d.adapter.dispatch_us)});
+                 fmt::format("{:.0f} us", d.adapter.submit_us),
+                 fmt::format("{:.1f} us", d.adapter.dispatch_us)});
   }
   fmt::print("{}", table.text(colour));
 }
@@ -69,15 +76,19 @@ void print_table(const std::vector<DeviceEntry>& devices, const DeviceChoice& ch
 /// What is there but cannot be used, one line each.
 void print_refused(const std::vector<gpu::LibraryReport>& libraries) {
   for (const gpu::LibraryReport& library : libraries) {
-    if (!library.message.empty()) fmt::print(stderr, "{}: {}\n", gpu::to_string(library.status), library.message);
+    if (!library.message.empty())
+      fmt::print(stderr, "{}: {}\n", gpu::to_string(library.status), library.message);
     for (const gpu::AdapterReport& adapter : library.adapters)
-      if (!adapter.usable()) fmt::print(stderr, "adapter {} through {}: {}\n", adapter.name, library.path, adapter.error);
+      if (!adapter.usable())
+        fmt::print(stderr, "adapter {} through {}: {}\n", adapter.name, library.path, adapter.error);
   }
 }
 
 void explain(const std::vector<DeviceEntry>& devices, const DeviceWish& wanted, const DeviceChoice& choice) {
   const bool colour = term::colours(stdout);
-  const auto heading = [&](const char* text) { fmt::print("\n{}\n", term::styled(text, term::Style::bold, colour)); };
+  const auto heading = [&](const char* text) {
+    fmt::print("\n{}\n", term::styled(text, term::Style::bold, colour));
+  };
   heading("Available devices");
   for (const DeviceEntry& d : devices) {
     if (d.is_cpu()) {
@@ -86,18 +97,23 @@ void explain(const std::vector<DeviceEntry>& devices, const DeviceWish& wanted, 
     }
     const gpu::Limits& l = d.adapter.limits;
     fmt::print("  {:<9} {} ({}) via {}\n", d.id, d.name, gpu::to_string(d.adapter.type), d.adapter.backend);
-    fmt::print("            driver {}; library {} [{}]\n", d.adapter.driver, library_name(d.library), d.library.path);
-    fmt::print("            buffers to {}, bindings to {}, {} per kernel; workgroups of {} threads and {}\n", term::bytes(l.max_buffer_size),
-               term::bytes(l.max_binding_size), l.max_storage_buffers, l.max_workgroup_threads, term::bytes(l.max_workgroup_memory));
-    if (!d.adapter.features.matrices.empty()) fmt::print("            subgroup matrices: {}\n", matrices_text(d.adapter.features));
+    fmt::print("            driver {}; library {} [{}]\n", d.adapter.driver, library_name(d.library),
+               d.library.path);
+    fmt::print("            buffers to {}, bindings to {}, {} per kernel; workgroups of {} threads and {}\n",
+               term::bytes(l.max_buffer_size), term::bytes(l.max_binding_size), l.max_storage_buffers,
+               l.max_workgroup_threads, term::bytes(l.max_workgroup_memory));
+    if (!d.adapter.features.matrices.empty())
+      fmt::print("            subgroup matrices: {}\n", matrices_text(d.adapter.features));
   }
   heading("Priority order");
-  fmt::print("  discrete GPU, integrated GPU, other GPU, CPU backend, software adapter (only when asked for)\n");
+  fmt::print(
+      "  discrete GPU, integrated GPU, other GPU, CPU backend, software adapter (only when asked for)\n");
   heading("Simulated selection");
   for (const char* value : {"auto", "webgpu", "cpu"}) {
     try {
       const DeviceChoice simulated = choose_device(value, devices);
-      fmt::print("  {:<9} -> {} ({}): {}\n", value, simulated.device.id, simulated.device.name, simulated.reason);
+      fmt::print("  {:<9} -> {} ({}): {}\n", value, simulated.device.id, simulated.device.name,
+                 simulated.reason);
     } catch (const Error& e) {
       fmt::print("  {:<9} -> none\n", value);
     }
@@ -124,12 +140,16 @@ json device_json(const DeviceEntry& d) {
   return entry;
 }
 
-void print_json(const std::vector<DeviceEntry>& devices, const std::vector<gpu::LibraryReport>& libraries, const DeviceWish& wanted,
-                const DeviceChoice& choice) {
-  json out = {{"selected", choice.device.id}, {"reason", choice.reason}, {"wanted", wanted.value}, {"wanted_by", wanted.source}};
+void print_json(const std::vector<DeviceEntry>& devices, const std::vector<gpu::LibraryReport>& libraries,
+                const DeviceWish& wanted, const DeviceChoice& choice) {
+  json out = {{"selected", choice.device.id},
+              {"reason", choice.reason},
+              {"wanted", wanted.value},
+              {"wanted_by", wanted.source}};
   for (const DeviceEntry& d : devices) out["devices"].push_back(device_json(d));
   out["libraries"] = json::array();
-  for (const gpu::LibraryReport& library : libraries) out["libraries"].push_back(json::parse(gpu::to_json(library)));
+  for (const gpu::LibraryReport& library : libraries)
+    out["libraries"].push_back(json::parse(gpu::to_json(library)));
   fmt::print("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace));
 }
 
@@ -157,12 +177,14 @@ int selftest(const std::string& device) {
   term::Table table({"op", "max difference", "tolerance", "speed", ""});
   bool passed = true;
   for (const doctor::SelfTestRow& row : selftest::run(*backend)) {
-    table.add({row.op, fmt::format("{:.1e}", row.max_difference), fmt::format("{:.0e}", row.tolerance), fmt::format("{:.1f} {}", row.value, row.unit),
-               row.passed ? "ok" : "WRONG"});
+    table.add({row.op, fmt::format("{:.1e}", row.max_difference), fmt::format("{:.0e}", row.tolerance),
+               fmt::format("{:.1f} {}", row.value, row.unit), row.passed ? "ok" : "WRONG"});
     passed = passed && row.passed;
   }
   fmt::print("{}", table.text(term::colours(stdout)));
-  if (!passed) fmt::print(stderr, "weft: {} computes wrong results; `weft doctor` looks for the cause\n", choice.device.id);
+  if (!passed)
+    fmt::print(stderr, "weft: {} computes wrong results; `weft doctor` looks for the cause\n",
+               choice.device.id);
   return passed ? 0 : 1;
 }
 

@@ -32,10 +32,13 @@ std::vector<weft::cli::CommandWords> words_of(const CLI::App& app) {
 int main(int argc, char** argv) {
   CLI::App app{"weft makes any GPU that speaks WebGPU, or a plain CPU, run neural networks.", "weft"};
   app.set_version_flag("--version", fmt::format("weft {}", weft::version()));
-  app.require_subcommand(1);
-  app.footer("\n`weft COMMAND --help` tells more about a command. Environment variables: docs/environment.md.");
+  app.require_subcommand(0, 1);  // none is told below: CLI11 would not name a command that it does not know
+  app.footer(
+      "\n`weft COMMAND --help` tells more about a command. Environment variables: docs/environment.md.");
   app.failure_message([](const CLI::App* at, const CLI::Error& error) {
-    return fmt::format("weft: {}\nTry `{} --help`.\n", error.what(), at->get_parent() ? at->get_parent()->get_name() + " " + at->get_name() : at->get_name());
+    return fmt::format(
+        "weft: {}\nTry `{} --help`.\n", error.what(),
+        at->get_parent() ? at->get_parent()->get_name() + " " + at->get_name() : at->get_name());
   });
   int status = 0;
 
@@ -69,6 +72,7 @@ int main(int argc, char** argv) {
   try {
     weft::env::check_all();
     app.parse(argc, argv);
+    if (app.get_subcommands().empty()) throw CLI::RequiredError("A command");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   } catch (const weft::Error& error) {

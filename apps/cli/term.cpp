@@ -51,7 +51,8 @@ std::string bytes(unsigned long long count) {
   double value = static_cast<double>(count);
   size_t unit = 0;
   while (value >= 1024 && unit + 1 < std::size(kUnits)) value /= 1024, ++unit;
-  return value < 10 && unit > 0 ? fmt::format("{:.1f} {}", value, kUnits[unit]) : fmt::format("{:.0f} {}", value, kUnits[unit]);
+  return value < 10 && unit > 0 ? fmt::format("{:.1f} {}", value, kUnits[unit])
+                                : fmt::format("{:.0f} {}", value, kUnits[unit]);
 }
 
 }  // namespace weft::term

@@ -34,8 +34,12 @@ struct MemoryUse {
   uint64_t cached = 0;  ///< bytes kept for reuse
 };
 
-/// A device as the layers above see it: memory, and bytes in and out of it. Calls are made by one thread at a time,
-/// and take effect in the order they are made; storage of another backend is an error.
+/// A device as the layers above see it: memory, and bytes in and out of it. Calls are made by one thread at a
+/// time, and take effect in the order they are made; storage of another backend is an error.
+///
+/// GPUs write and copy whole words: offsets and sizes of write() and copy() are multiples of 4 (a write may
+/// have any size when it ends with the storage), and copy() has two different storages. read() takes any
+/// offset and size.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -46,7 +50,8 @@ class Backend {
   virtual StoragePtr alloc(uint64_t bytes, std::string_view label) = 0;
   virtual void write(const StoragePtr& to, uint64_t offset, std::span<const std::byte> bytes) = 0;
   virtual void read(const StoragePtr& from, uint64_t offset, std::span<std::byte> bytes) = 0;
-  virtual void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset, uint64_t bytes) = 0;
+  virtual void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset,
+                    uint64_t bytes) = 0;
   virtual void synchronize() = 0;
   virtual MemoryUse memory() const = 0;
 };

@@ -12,17 +12,18 @@ namespace weft {
 
 /// One device of the list: the CPU backend, or an adapter through a library.
 struct DeviceEntry {
-  std::string id;    ///< "cpu", "webgpu:0", "webgpu:1" ...: what --device takes
-  std::string name;  ///< of the processor or adapter
-  int index = -1;    ///< N of webgpu:N
+  std::string id;              ///< "cpu", "webgpu:0", "webgpu:1" ...: what --device takes
+  std::string name;            ///< of the processor or adapter
+  int index = -1;              ///< N of webgpu:N
+  int twin = 0;                ///< how many adapters that look the same the library lists before this one
   gpu::LibraryReport library;  ///< without its adapters; empty for the CPU
   gpu::AdapterReport adapter;
 
   bool is_cpu() const { return id == "cpu"; }
 };
 
-/// Usable adapters, best first (discrete, integrated, others, software; then in the order of the libraries), then
-/// the CPU backend.
+/// Usable adapters, best first (discrete, integrated, others, software; then in the order of the libraries),
+/// then the CPU backend.
 std::vector<DeviceEntry> list_devices(const std::vector<gpu::LibraryReport>& libraries);
 
 /// A device and one sentence why.
@@ -31,8 +32,8 @@ struct DeviceChoice {
   std::string reason;
 };
 
-/// `wanted`: auto, cpu, webgpu, webgpu:N, webgpu:NAME (part of the adapter's, driver's or library's name), in any
-/// case. Throws ErrorKind::invalid, with the list of devices, when there is no such device.
+/// `wanted`: auto, cpu, webgpu, webgpu:N, webgpu:NAME (part of the adapter's, driver's or library's name), in
+/// any case. Throws ErrorKind::invalid, with the list of devices, when there is no such device.
 DeviceChoice choose_device(const std::string& wanted, const std::vector<DeviceEntry>& devices);
 
 /// What WEFT_DEVICE, then DEVICE, ask for; "auto" when neither does. `source` tells which one spoke.

@@ -26,7 +26,8 @@ struct Pipe {
   int read = -1, write = -1;
   Pipe() {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) fail(ErrorKind::io, "[child] cannot create a pipe: {}", std::strerror(errno));
+    if (pipe2(ends, O_CLOEXEC) != 0)
+      fail(ErrorKind::io, "[child] cannot create a pipe: {}", std::strerror(errno));
     read = ends[0], write = ends[1];
   }
   ~Pipe() {

@@ -17,8 +17,8 @@ struct ChildResult {
   bool done() const { return end == End::done; }
 };
 
-/// Runs `work` in a forked child and returns its string. Drivers abort, hang and print: nothing of that reaches
-/// this process. An exception in the child becomes `crashed` with its message as the reason.
+/// Runs `work` in a forked child and returns its string. Drivers abort, hang and print: nothing of that
+/// reaches this process. An exception in the child becomes `crashed` with its message as the reason.
 ChildResult run_in_child(const std::function<std::string()>& work, std::chrono::milliseconds deadline);
 
 }  // namespace weft

@@ -6,12 +6,13 @@
 #include <string_view>
 #include <vector>
 
-/// The environment variables weft reads: one table, one parser. docs/environment.md is checked against the table.
+/// The environment variables weft reads: one table, one parser. docs/environment.md is checked against the
+/// table.
 namespace weft::env {
 
 struct Variable {
   std::string_view name;
-  std::string_view values;   ///< what may stand there, for people
+  std::string_view values;  ///< what may stand there, for people
   std::string_view meaning;
   std::vector<std::string_view> choices;  ///< closed set of values; empty = free text
   bool list = false;                      ///< several choices, separated by commas

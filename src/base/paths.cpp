@@ -27,10 +27,12 @@ fs::path executable_dir() {
 
 std::optional<std::string> read_text(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
+  in.peek();  // a folder opens, and fails at the first read
+  if (in.eof()) return "";
   if (!in) return std::nullopt;
   std::ostringstream text;
   text << in.rdbuf();
-  if (text.bad()) return std::nullopt;  // a folder opens, and cannot be read
+  if (!text) return std::nullopt;
   return std::move(text).str();
 }
 

@@ -12,7 +12,8 @@ thread_local bool inside_loop = false;
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  if (threads <= 0) threads = env::get_count("WEFT_THREADS").value_or(static_cast<int>(std::thread::hardware_concurrency()));
+  if (threads <= 0)
+    threads = env::get_count("WEFT_THREADS").value_or(static_cast<int>(std::thread::hardware_concurrency()));
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this](std::stop_token stop) { work(stop); });
 }
 

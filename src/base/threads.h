@@ -23,8 +23,9 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /// Calls body(begin, end) over [0, count) in pieces of `grain`; returns when all are done. The first exception
-  /// of a body is rethrown here, the pieces not yet begun are dropped. Calls from inside a body run inline.
+  /// Calls body(begin, end) over [0, count) in pieces of `grain`; returns when all are done. The first
+  /// exception of a body is rethrown here, the pieces not yet begun are dropped. Calls from inside a body run
+  /// inline.
   void for_each(size_t count, size_t grain, const std::function<void(size_t, size_t)>& body);
 
  private:
@@ -43,8 +44,8 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::condition_variable idle_;
-  Loop* loop_ = nullptr;    // guarded by mutex_
-  size_t generation_ = 0;   // counts loops, guarded by mutex_
+  Loop* loop_ = nullptr;   // guarded by mutex_
+  size_t generation_ = 0;  // counts loops, guarded by mutex_
   std::vector<std::jthread> workers_;
 };
 

@@ -2,6 +2,8 @@
 
 namespace weft {
 
-const char* version() { return WEFT_VERSION; }
+const char* version() {
+  return WEFT_VERSION;
+}
 
 }  // namespace weft

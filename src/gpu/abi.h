@@ -3,12 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The part of webgpu.h that compute needs, in our own words: handles, structs and function pointers as they are
-/// in ABI class C (wgpu-native 29+, Dawn since mid-2025). What classes A (wgpu-native 24-27) and B (Dawn of early
-/// 2025) lay out differently is a number or a flag of AbiTraits below, and nowhere else.
+/// The part of webgpu.h that compute needs, in our own words: handles, structs and function pointers as they
+/// are in ABI class C (wgpu-native 29+, Dawn since mid-2025). What classes A (wgpu-native 24-27) and B (Dawn
+/// of early 2025) lay out differently is a number or a flag of AbiTraits below, and nowhere else.
 namespace weft::gpu::abi {
 
-// ---- Handles: opaque pointers, distinct types. -----------------------------------------------------------------
+// ---- Handles: opaque pointers, distinct types.
+// -----------------------------------------------------------------
 #define WEFT_HANDLE(name) using name = struct name##Impl*
 WEFT_HANDLE(Instance);
 WEFT_HANDLE(Adapter);
@@ -26,7 +27,8 @@ WEFT_HANDLE(ComputePass);
 WEFT_HANDLE(QuerySet);
 #undef WEFT_HANDLE
 
-// ---- Numbers, the same in A, B and C. --------------------------------------------------------------------------
+// ---- Numbers, the same in A, B and C.
+// --------------------------------------------------------------------------
 inline constexpr size_t kStrlen = SIZE_MAX;  // StringView length: zero-terminated, or null
 inline constexpr uint32_t kSuccess = 1;      // every Status enum
 inline constexpr uint32_t kWaitTimedOut = 2;
@@ -37,8 +39,8 @@ inline constexpr uint32_t kLostDestroyed = 2, kLostInstanceDropped = 3;
 inline constexpr uint32_t kBackendD3D11 = 3, kBackendD3D12 = 4, kBackendMetal = 5, kBackendVulkan = 6;
 inline constexpr uint32_t kPowerUndefined = 0, kPowerLow = 1, kPowerHigh = 2;
 inline constexpr uint32_t kFeatureLevelCore = 2;
-inline constexpr uint64_t kUsageMapRead = 1, kUsageMapWrite = 2, kUsageCopySrc = 4, kUsageCopyDst = 8, kUsageUniform = 0x40,
-                          kUsageStorage = 0x80, kUsageQueryResolve = 0x200;
+inline constexpr uint64_t kUsageMapRead = 1, kUsageMapWrite = 2, kUsageCopySrc = 4, kUsageCopyDst = 8,
+                          kUsageUniform = 0x40, kUsageStorage = 0x80, kUsageQueryResolve = 0x200;
 inline constexpr uint64_t kMapModeRead = 1;
 inline constexpr uint64_t kStageCompute = 4;
 inline constexpr uint32_t kBindUniform = 2, kBindStorage = 3, kBindReadOnlyStorage = 4;
@@ -50,7 +52,8 @@ inline constexpr uint32_t kFeatureWgpuImmediates = 0x30001;  // push constants b
 inline constexpr uint32_t kFirstDawnFeature = 0x50000;
 inline constexpr uint64_t kWgpuBackendsNative = 1 | 4 | 8;  // Vulkan, Metal, D3D12; without GL
 
-// ---- Structs. --------------------------------------------------------------------------------------------------
+// ---- Structs.
+// --------------------------------------------------------------------------------------------------
 struct StringView {
   const char* data;
   size_t length;
@@ -157,7 +160,8 @@ struct CallbackInfo {
 using AdapterCallback = void (*)(uint32_t status, Adapter, StringView message, void*, void*);
 using DeviceCallback = void (*)(uint32_t status, Device, StringView message, void*, void*);
 using MapCallback = void (*)(uint32_t status, StringView message, void*, void*);
-using WorkDoneCallback = void (*)();  // cast from (status, message, void*, void*), in A from (status, void*, void*)
+using WorkDoneCallback =
+    void (*)();  // cast from (status, message, void*, void*), in A from (status, void*, void*)
 using ScopeCallback = void (*)(uint32_t status, uint32_t type, StringView message, void*, void*);
 using ErrorCallback = void (*)(const Device*, uint32_t type, StringView message, void*, void*);
 using LostCallback = void (*)(const Device*, uint32_t reason, StringView message, void*, void*);
@@ -294,7 +298,8 @@ struct QuerySetDescriptor {
   uint32_t type, count;
 };
 
-// ---- What differs between the classes. -------------------------------------------------------------------------
+// ---- What differs between the classes.
+// -------------------------------------------------------------------------
 enum class Implementation { wgpu, dawn, generic };
 enum class Class { a, b, c, legacy };
 
@@ -308,73 +313,75 @@ struct AbiTraits {
 
   uint32_t feature_timestamps() const { return abi == Class::c ? 9 : 3; }
   uint32_t feature_f16() const { return abi == Class::c ? 0xB : 0xA; }
-  uint32_t feature_subgroups() const { return is_wgpu() ? kFeatureWgpuSubgroups : abi == Class::c ? 0x12 : 0x11; }
+  uint32_t feature_subgroups() const {
+    return is_wgpu() ? kFeatureWgpuSubgroups : abi == Class::c ? 0x12 : 0x11;
+  }
 };
 
 /// Function pointers, one per row: (name without "wgpu", result, arguments).
-#define WEFT_WEBGPU_FUNCTIONS(F)                                                                               \
-  F(CreateInstance, Instance, const void* descriptor)                                                            \
-  F(InstanceProcessEvents, void, Instance)                                                                     \
-  F(InstanceRequestAdapter, Future, Instance, const AdapterOptions*, CallbackInfo<AdapterCallback>)            \
-  F(InstanceRelease, void, Instance)                                                                           \
-  F(AdapterGetInfo, uint32_t, Adapter, AdapterInfo*)                                                           \
-  F(AdapterGetLimits, uint32_t, Adapter, Limits*)                                                              \
-  F(AdapterGetFeatures, void, Adapter, SupportedFeatures*)                                                     \
-  F(AdapterHasFeature, uint32_t, Adapter, uint32_t)                                                            \
-  F(AdapterInfoFreeMembers, void, AdapterInfo)                                                                 \
-  F(AdapterRequestDevice, Future, Adapter, const DeviceDescriptor*, CallbackInfo<DeviceCallback>)              \
-  F(AdapterRelease, void, Adapter)                                                                             \
-  F(SupportedFeaturesFreeMembers, void, SupportedFeatures)                                                     \
-  F(DeviceCreateBindGroup, BindGroup, Device, const BindGroupDescriptor*)                                      \
-  F(DeviceCreateBindGroupLayout, BindGroupLayout, Device, const BindGroupLayoutDescriptor*)                    \
-  F(DeviceCreateBuffer, Buffer, Device, const BufferDescriptor*)                                               \
-  F(DeviceCreateCommandEncoder, CommandEncoder, Device, const LabelDescriptor*)                                \
-  F(DeviceCreateComputePipeline, ComputePipeline, Device, const ComputePipelineDescriptor*)                    \
-  F(DeviceCreatePipelineLayout, PipelineLayout, Device, const PipelineLayoutDescriptor*)                       \
-  F(DeviceCreateQuerySet, QuerySet, Device, const QuerySetDescriptor*)                                         \
-  F(DeviceCreateShaderModule, ShaderModule, Device, const ShaderModuleDescriptor*)                             \
-  F(DeviceDestroy, void, Device)                                                                               \
-  F(DeviceGetQueue, Queue, Device)                                                                             \
-  F(DevicePushErrorScope, void, Device, uint32_t filter)                                                       \
-  F(DevicePopErrorScope, Future, Device, CallbackInfo<ScopeCallback>)                                          \
-  F(DeviceRelease, void, Device)                                                                               \
-  F(QueueOnSubmittedWorkDone, Future, Queue, CallbackInfo<WorkDoneCallback>)                                   \
-  F(QueueSubmit, void, Queue, size_t, const CommandBuffer*)                                                    \
-  F(QueueWriteBuffer, void, Queue, Buffer, uint64_t, const void*, size_t)                                      \
-  F(QueueRelease, void, Queue)                                                                                 \
-  F(BufferDestroy, void, Buffer)                                                                               \
-  F(BufferGetConstMappedRange, const void*, Buffer, size_t, size_t)                                            \
-  F(BufferGetMappedRange, void*, Buffer, size_t, size_t)                                                       \
-  F(BufferMapAsync, Future, Buffer, uint64_t, size_t, size_t, CallbackInfo<MapCallback>)                       \
-  F(BufferUnmap, void, Buffer)                                                                                 \
-  F(BufferRelease, void, Buffer)                                                                               \
-  F(ShaderModuleRelease, void, ShaderModule)                                                                   \
-  F(BindGroupRelease, void, BindGroup)                                                                         \
-  F(BindGroupLayoutRelease, void, BindGroupLayout)                                                             \
-  F(PipelineLayoutRelease, void, PipelineLayout)                                                               \
-  F(ComputePipelineRelease, void, ComputePipeline)                                                             \
-  F(CommandEncoderBeginComputePass, ComputePass, CommandEncoder, const ComputePassDescriptor*)                 \
-  F(CommandEncoderClearBuffer, void, CommandEncoder, Buffer, uint64_t, uint64_t)                               \
-  F(CommandEncoderCopyBufferToBuffer, void, CommandEncoder, Buffer, uint64_t, Buffer, uint64_t, uint64_t)      \
-  F(CommandEncoderFinish, CommandBuffer, CommandEncoder, const LabelDescriptor*)                               \
-  F(CommandEncoderResolveQuerySet, void, CommandEncoder, QuerySet, uint32_t, uint32_t, Buffer, uint64_t)       \
-  F(CommandEncoderRelease, void, CommandEncoder)                                                               \
-  F(CommandBufferRelease, void, CommandBuffer)                                                                 \
-  F(ComputePassEncoderDispatchWorkgroups, void, ComputePass, uint32_t, uint32_t, uint32_t)                     \
-  F(ComputePassEncoderEnd, void, ComputePass)                                                                  \
-  F(ComputePassEncoderSetBindGroup, void, ComputePass, uint32_t, BindGroup, size_t, const uint32_t*)           \
-  F(ComputePassEncoderSetPipeline, void, ComputePass, ComputePipeline)                                         \
-  F(ComputePassEncoderRelease, void, ComputePass)                                                              \
+#define WEFT_WEBGPU_FUNCTIONS(F)                                                                          \
+  F(CreateInstance, Instance, const void* descriptor)                                                     \
+  F(InstanceProcessEvents, void, Instance)                                                                \
+  F(InstanceRequestAdapter, Future, Instance, const AdapterOptions*, CallbackInfo<AdapterCallback>)       \
+  F(InstanceRelease, void, Instance)                                                                      \
+  F(AdapterGetInfo, uint32_t, Adapter, AdapterInfo*)                                                      \
+  F(AdapterGetLimits, uint32_t, Adapter, Limits*)                                                         \
+  F(AdapterGetFeatures, void, Adapter, SupportedFeatures*)                                                \
+  F(AdapterHasFeature, uint32_t, Adapter, uint32_t)                                                       \
+  F(AdapterInfoFreeMembers, void, AdapterInfo)                                                            \
+  F(AdapterRequestDevice, Future, Adapter, const DeviceDescriptor*, CallbackInfo<DeviceCallback>)         \
+  F(AdapterRelease, void, Adapter)                                                                        \
+  F(SupportedFeaturesFreeMembers, void, SupportedFeatures)                                                \
+  F(DeviceCreateBindGroup, BindGroup, Device, const BindGroupDescriptor*)                                 \
+  F(DeviceCreateBindGroupLayout, BindGroupLayout, Device, const BindGroupLayoutDescriptor*)               \
+  F(DeviceCreateBuffer, Buffer, Device, const BufferDescriptor*)                                          \
+  F(DeviceCreateCommandEncoder, CommandEncoder, Device, const LabelDescriptor*)                           \
+  F(DeviceCreateComputePipeline, ComputePipeline, Device, const ComputePipelineDescriptor*)               \
+  F(DeviceCreatePipelineLayout, PipelineLayout, Device, const PipelineLayoutDescriptor*)                  \
+  F(DeviceCreateQuerySet, QuerySet, Device, const QuerySetDescriptor*)                                    \
+  F(DeviceCreateShaderModule, ShaderModule, Device, const ShaderModuleDescriptor*)                        \
+  F(DeviceDestroy, void, Device)                                                                          \
+  F(DeviceGetQueue, Queue, Device)                                                                        \
+  F(DevicePushErrorScope, void, Device, uint32_t filter)                                                  \
+  F(DevicePopErrorScope, Future, Device, CallbackInfo<ScopeCallback>)                                     \
+  F(DeviceRelease, void, Device)                                                                          \
+  F(QueueOnSubmittedWorkDone, Future, Queue, CallbackInfo<WorkDoneCallback>)                              \
+  F(QueueSubmit, void, Queue, size_t, const CommandBuffer*)                                               \
+  F(QueueWriteBuffer, void, Queue, Buffer, uint64_t, const void*, size_t)                                 \
+  F(QueueRelease, void, Queue)                                                                            \
+  F(BufferDestroy, void, Buffer)                                                                          \
+  F(BufferGetConstMappedRange, const void*, Buffer, size_t, size_t)                                       \
+  F(BufferGetMappedRange, void*, Buffer, size_t, size_t)                                                  \
+  F(BufferMapAsync, Future, Buffer, uint64_t, size_t, size_t, CallbackInfo<MapCallback>)                  \
+  F(BufferUnmap, void, Buffer)                                                                            \
+  F(BufferRelease, void, Buffer)                                                                          \
+  F(ShaderModuleRelease, void, ShaderModule)                                                              \
+  F(BindGroupRelease, void, BindGroup)                                                                    \
+  F(BindGroupLayoutRelease, void, BindGroupLayout)                                                        \
+  F(PipelineLayoutRelease, void, PipelineLayout)                                                          \
+  F(ComputePipelineRelease, void, ComputePipeline)                                                        \
+  F(CommandEncoderBeginComputePass, ComputePass, CommandEncoder, const ComputePassDescriptor*)            \
+  F(CommandEncoderClearBuffer, void, CommandEncoder, Buffer, uint64_t, uint64_t)                          \
+  F(CommandEncoderCopyBufferToBuffer, void, CommandEncoder, Buffer, uint64_t, Buffer, uint64_t, uint64_t) \
+  F(CommandEncoderFinish, CommandBuffer, CommandEncoder, const LabelDescriptor*)                          \
+  F(CommandEncoderResolveQuerySet, void, CommandEncoder, QuerySet, uint32_t, uint32_t, Buffer, uint64_t)  \
+  F(CommandEncoderRelease, void, CommandEncoder)                                                          \
+  F(CommandBufferRelease, void, CommandBuffer)                                                            \
+  F(ComputePassEncoderDispatchWorkgroups, void, ComputePass, uint32_t, uint32_t, uint32_t)                \
+  F(ComputePassEncoderEnd, void, ComputePass)                                                             \
+  F(ComputePassEncoderSetBindGroup, void, ComputePass, uint32_t, BindGroup, size_t, const uint32_t*)      \
+  F(ComputePassEncoderSetPipeline, void, ComputePass, ComputePipeline)                                    \
+  F(ComputePassEncoderRelease, void, ComputePass)                                                         \
   F(QuerySetRelease, void, QuerySet)
 
 /// Those that only some libraries have; null otherwise.
-#define WEFT_WEBGPU_OPTIONAL(F)                                                                                \
-  F(InstanceEnumerateAdapters, size_t, Instance, const WgpuEnumerateOptions*, Adapter*)                        \
-  F(InstanceWaitAny, uint32_t, Instance, size_t, FutureWaitInfo*, uint64_t nanoseconds)                        \
-  F(DevicePoll, uint32_t, Device, uint32_t wait, const uint64_t*)                                              \
-  F(DeviceCreateShaderModuleTrusted, ShaderModule, Device, const ShaderModuleDescriptor*, uint64_t checks)     \
-  F(QueueGetTimestampPeriod, float, Queue)                                                                     \
-  F(ComputePassEncoderSetImmediates, void, ComputePass, uint32_t, const void*, size_t)                         \
+#define WEFT_WEBGPU_OPTIONAL(F)                                                                            \
+  F(InstanceEnumerateAdapters, size_t, Instance, const WgpuEnumerateOptions*, Adapter*)                    \
+  F(InstanceWaitAny, uint32_t, Instance, size_t, FutureWaitInfo*, uint64_t nanoseconds)                    \
+  F(DevicePoll, uint32_t, Device, uint32_t wait, const uint64_t*)                                          \
+  F(DeviceCreateShaderModuleTrusted, ShaderModule, Device, const ShaderModuleDescriptor*, uint64_t checks) \
+  F(QueueGetTimestampPeriod, float, Queue)                                                                 \
+  F(ComputePassEncoderSetImmediates, void, ComputePass, uint32_t, const void*, size_t)                     \
   F(GetVersion, uint32_t)
 
 struct Api : AbiTraits {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/quiet.h"
 #include "gpu/callback.h"
 
 namespace weft::gpu {
@@ -14,19 +15,31 @@ using namespace std::chrono_literals;
 
 std::string backend_name(uint32_t backend) {
   switch (backend) {
-    case abi::kBackendVulkan: return "Vulkan";
-    case abi::kBackendMetal: return "Metal";
-    case abi::kBackendD3D12: return "D3D12";
-    case abi::kBackendD3D11: return "D3D11";
-    default: return fmt::format("backend {}", backend);
+    case abi::kBackendVulkan:
+      return "Vulkan";
+    case abi::kBackendMetal:
+      return "Metal";
+    case abi::kBackendD3D12:
+      return "D3D12";
+    case abi::kBackendD3D11:
+      return "D3D11";
+    default:
+      return fmt::format("backend {}", backend);
   }
+}
+
+std::shared_ptr<abi::AdapterImpl> owned(const std::shared_ptr<Library::State>& library, abi::Adapter handle) {
+  return {handle, [library](abi::Adapter a) {
+            if (!Library::process_exiting()) library->api.AdapterRelease(a);
+          }};
 }
 
 }  // namespace
 
 abi::Adapter Adapter::request(const Library::State& library, const Request& request) {
   // f16 on NVIDIA and the Vulkan memory model (subgroup matrices need it) are off by default in Dawn.
-  const char* const enabled[] = {"allow_unsafe_apis", "vulkan_enable_f16_on_nvidia", "use_vulkan_memory_model"};
+  const char* const enabled[] = {"allow_unsafe_apis", "vulkan_enable_f16_on_nvidia",
+                                 "use_vulkan_memory_model"};
   abi::DawnToggles toggles{};
   toggles.chain.type = abi::kSTypeDawnToggles;
   toggles.enabled_count = std::size(enabled);
@@ -38,19 +51,25 @@ abi::Adapter Adapter::request(const Library::State& library, const Request& requ
   options.force_fallback = request.fallback;
   options.backend = request.backend;
 
+  // Dawn tells the world on standard error about every limit it lowers.
+  const QuietStandardError quiet;
   auto answer = std::make_shared<Answer<abi::Adapter>>();
-  const abi::Future future = library.api.InstanceRequestAdapter(
-      library.instance, &options,
-      {.next = nullptr, .mode = abi::kModeProcessEvents, .callback = answer_with_handle<abi::Adapter>,
-       .user1 = hand_over(answer), .user2 = nullptr});
+  const abi::Future future = library.api.InstanceRequestAdapter(library.instance, &options,
+                                                                {.next = nullptr,
+                                                                 .mode = abi::kModeProcessEvents,
+                                                                 .callback = answer_with_handle<abi::Adapter>,
+                                                                 .user1 = hand_over(answer),
+                                                                 .user2 = nullptr});
   if (!wait_for(library, nullptr, future, *answer, 20s))
-    fail(ErrorKind::timeout, "[webgpu] {} did not answer a request for an adapter within 20 s", library.path.string());
+    fail(ErrorKind::timeout, "[webgpu] {} did not answer a request for an adapter within 20 s",
+         library.path.string());
   return answer->status == abi::kSuccess ? answer->value : nullptr;
 }
 
-Adapter::Adapter(Library library, abi::Adapter handle, Request request) : library_(std::move(library)), request_(request) {
+Adapter::Adapter(Library library, abi::Adapter handle, Request request)
+    : library_(std::move(library)), request_(request) {
   const std::shared_ptr<Library::State> state = library_.state();
-  handle_ = {handle, [state](abi::Adapter a) { state->api.AdapterRelease(a); }};
+  handle_ = owned(state, handle);
 
   auto limits = std::make_shared<abi::Limits>();
   state->api.AdapterGetLimits(handle, limits.get());
@@ -66,7 +85,11 @@ Adapter::Adapter(Library library, abi::Adapter handle, Request request) : librar
   report->driver = text_of(info.description);
   if (state->api.is_wgpu()) report->driver = fmt::format("{} {}", text_of(info.vendor), report->driver);
   report->backend = backend_name(info.backend);
-  report->type = info.type >= 1 && info.type <= 4 ? static_cast<AdapterType>(info.type) : AdapterType::unknown;
+  report->type =
+      info.type >= 1 && info.type <= 4 ? static_cast<AdapterType>(info.type) : AdapterType::unknown;
+  for (const char* software :
+       {"llvmpipe", "SwiftShader", "Microsoft Basic Render"})  // some call themselves unknown
+    if (report->name.find(software) != std::string::npos) report->type = AdapterType::cpu;
   report->vendor_id = info.vendor_id;
   report->device_id = info.device_id;
   if (state->api.is_dawn()) {  // wgpu-native 29 has the fields, and leaves 0 in them
@@ -94,7 +117,7 @@ std::shared_ptr<abi::AdapterImpl> Adapter::handle_for_device() const {
   if (state->api.InstanceEnumerateAdapters) return handle_;
   const abi::Adapter fresh = request(*state, request_);
   if (!fresh) fail(ErrorKind::lost, "[gpu] {} is not there any more", info().name);
-  return {fresh, [state](abi::Adapter a) { state->api.AdapterRelease(a); }};
+  return owned(state, fresh);
 }
 
 bool Adapter::claims(uint32_t feature) const {
@@ -114,11 +137,13 @@ std::vector<Adapter> Library::adapters() const {
   std::vector<Adapter> adapters;
   if (state_->api.InstanceEnumerateAdapters) {
     const abi::WgpuEnumerateOptions options{.next = nullptr, .backends = abi::kWgpuBackendsNative};
-    std::vector<abi::Adapter> handles(state_->api.InstanceEnumerateAdapters(state_->instance, &options, nullptr));
+    std::vector<abi::Adapter> handles(
+        state_->api.InstanceEnumerateAdapters(state_->instance, &options, nullptr));
     handles.resize(state_->api.InstanceEnumerateAdapters(state_->instance, &options, handles.data()));
     for (abi::Adapter handle : handles) adapters.push_back(Adapter(*this, handle, {}));
   } else {
-    // Dawn's C API cannot enumerate: ask in every way that may lead to another adapter, and keep the distinct ones.
+    // Dawn's C API cannot enumerate: ask in every way that may lead to another adapter, and keep the distinct
+    // ones.
     const auto key = [](const Adapter& a) {
       return std::tie(a.info().vendor_id, a.info().device_id, a.info().name, a.info().backend);
     };
@@ -129,7 +154,8 @@ std::vector<Adapter> Library::adapters() const {
           const abi::Adapter handle = Adapter::request(*state_, request);
           if (!handle) continue;
           Adapter adapter(*this, handle, request);
-          const bool known = std::ranges::any_of(adapters, [&](const Adapter& a) { return key(a) == key(adapter); });
+          const bool known =
+              std::ranges::any_of(adapters, [&](const Adapter& a) { return key(a) == key(adapter); });
           if (!known) adapters.push_back(std::move(adapter));
         }
   }

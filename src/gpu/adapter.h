@@ -21,7 +21,8 @@ class Adapter {
   bool claims(uint32_t feature) const;
   std::vector<uint32_t> claimed_features() const;
 
-  /// A handle to make one device from. Dawn's adapters are used up by that, so it is asked for a new one each time.
+  /// A handle to make one device from. Dawn's adapters are used up by that, so it is asked for a new one each
+  /// time.
   std::shared_ptr<abi::AdapterImpl> handle_for_device() const;
 
   const abi::Limits& raw_limits() const { return *raw_limits_; }

@@ -20,14 +20,19 @@ uint64_t bucket(uint64_t bytes) {
 
 }  // namespace
 
-uint64_t Buffer::size() const { return state_->size; }
-const std::string& Buffer::label() const { return state_->label; }
+uint64_t Buffer::size() const {
+  return state_->size;
+}
+const std::string& Buffer::label() const {
+  return state_->label;
+}
 
 Buffer::State::~State() {
   if (!device) return;  // creation failed
   Device::State& d = *device;
   d.counters.bytes_active -= memory.capacity;
-  if (pooled && !d.lost() && d.counters.bytes_cached + memory.capacity <= std::max(kMinPoolCache, d.counters.bytes_peak)) {
+  if (pooled && !d.lost() &&
+      d.counters.bytes_cached + memory.capacity <= std::max(kMinPoolCache, d.counters.bytes_peak)) {
     d.pool.emplace(memory.capacity, memory);
     d.counters.bytes_cached += memory.capacity;
   } else {
@@ -35,18 +40,30 @@ Buffer::State::~State() {
   }
 }
 
-Memory Device::State::create_memory(uint64_t capacity, uint64_t usage, const std::string& label, bool mapped) {
+void Device::State::check_size(uint64_t bytes, std::string_view label) const {
+  if (bytes > limits.max_buffer_size)
+    fail(ErrorKind::memory, "[gpu] buffer '{}' of {} bytes is larger than the {} bytes that '{}' allows",
+         label, bytes, limits.max_buffer_size, name);
+}
+
+Memory Device::State::create_memory(uint64_t capacity, uint64_t usage, const std::string& label,
+                                    bool mapped) {
   check();
-  if (capacity > limits.max_buffer_size)
-    fail(ErrorKind::memory, "[gpu] buffer '{}' of {} bytes is larger than the {} bytes that '{}' allows", label, capacity,
-         limits.max_buffer_size, name);
+  check_size(capacity, label);
   if (options.faults->fires(Fault::oom))
-    fail(ErrorKind::memory, "[gpu] no memory for buffer '{}' of {} bytes on '{}' (injected)", label, capacity, name);
-  const abi::BufferDescriptor descriptor{
-      .next = nullptr, .label = view_of(label), .usage = usage, .size = capacity, .mapped_at_creation = mapped};
+    fail(ErrorKind::memory, "[gpu] no memory for buffer '{}' of {} bytes on '{}' (injected)", label, capacity,
+         name);
+  const abi::BufferDescriptor descriptor{.next = nullptr,
+                                         .label = view_of(label),
+                                         .usage = usage,
+                                         .size = capacity,
+                                         .mapped_at_creation = mapped};
   ErrorScope validation(*this, abi::kFilterValidation);
   ErrorScope memory_scope(*this, abi::kFilterMemory);
-  Memory memory{.handle = api().DeviceCreateBuffer(device, &descriptor), .id = next_id++, .capacity = capacity, .mapped = nullptr};
+  Memory memory{.handle = api().DeviceCreateBuffer(device, &descriptor),
+                .id = next_id++,
+                .capacity = capacity,
+                .mapped = nullptr};
   std::optional<std::string> no_memory = memory_scope.pop(), mistake = validation.pop();
   if (memory.handle && mapped && !no_memory && !mistake) {
     memory.mapped = static_cast<std::byte*>(api().BufferGetMappedRange(memory.handle, 0, capacity));
@@ -55,7 +72,10 @@ Memory Device::State::create_memory(uint64_t capacity, uint64_t usage, const std
   if (!memory.handle || no_memory || mistake) {
     if (memory.handle) api().BufferRelease(memory.handle);
     check();
-    if (mistake) fail(ErrorKind::invalid, "[gpu] buffer '{}' of {} bytes on '{}': {}", label, capacity, name, *mistake);
+    // wgpu-native reports exhausted memory as a mistake of the caller.
+    if (mistake && mistake->find("Not enough memory") != std::string::npos) no_memory.swap(mistake);
+    if (mistake)
+      fail(ErrorKind::invalid, "[gpu] buffer '{}' of {} bytes on '{}': {}", label, capacity, name, *mistake);
     fail(ErrorKind::memory, "[gpu] no memory for buffer '{}' of {} bytes on '{}': {}", label, capacity, name,
          no_memory.value_or("the library returned none"));
   }
@@ -64,7 +84,7 @@ Memory Device::State::create_memory(uint64_t capacity, uint64_t usage, const std
 }
 
 void Device::State::destroy_memory(Memory memory) {
-  if (hung) return;
+  if (dead()) return;
   if (const auto keys = bind_keys_of.find(memory.id); keys != bind_keys_of.end()) {
     for (const BindKey& key : keys->second)
       if (const auto group = bind_groups.find(key); group != bind_groups.end()) {
@@ -79,7 +99,9 @@ void Device::State::destroy_memory(Memory memory) {
 
 Buffer Device::alloc(uint64_t bytes, std::string_view label) {
   State& d = *state_;
-  const uint64_t capacity = std::max(std::min(bucket(bytes), d.limits.max_buffer_size / 4 * 4), round_up(bytes, 4));
+  d.check_size(bytes, label);
+  const uint64_t capacity =
+      std::max(std::min(bucket(bytes), d.limits.max_buffer_size / 4 * 4), round_up(bytes, 4));
   auto buffer = std::make_shared<Buffer::State>();
   buffer->size = bytes;
   buffer->label = label;
@@ -103,13 +125,16 @@ Buffer Device::alloc(uint64_t bytes, std::string_view label) {
   return Buffer(std::move(buffer));
 }
 
-Buffer Device::upload(uint64_t bytes, std::string_view label, const std::function<void(std::span<std::byte>)>& fill) {
+Buffer Device::upload(uint64_t bytes, std::string_view label,
+                      const std::function<void(std::span<std::byte>)>& fill) {
   State& d = *state_;
+  d.check_size(bytes, label);
   auto buffer = std::make_shared<Buffer::State>();
   buffer->size = bytes;
   buffer->label = label;
   buffer->pooled = false;  // weights live long and have sizes of their own
-  buffer->memory = d.create_memory(std::max<uint64_t>(round_up(bytes, 4), 4), kStorageUsage, buffer->label, true);
+  buffer->memory =
+      d.create_memory(std::max<uint64_t>(round_up(bytes, 4), 4), kStorageUsage, buffer->label, true);
   buffer->device = state_;
   d.counters.bytes_active += buffer->memory.capacity;
   d.counters.bytes_peak = std::max(d.counters.bytes_peak, d.counters.bytes_active);
@@ -122,14 +147,15 @@ Buffer Device::upload(uint64_t bytes, std::string_view label, const std::functio
 void Device::write(const Buffer& buffer, uint64_t offset, std::span<const std::byte> bytes) {
   State& d = *state_;
   d.check();
-  if (bytes.empty()) return;
-  if (!buffer || buffer.state()->device != state_) fail(ErrorKind::invalid, "[gpu] write to a buffer of another device");
+  if (!buffer || buffer.state()->device != state_)
+    fail(ErrorKind::invalid, "[gpu] write to a buffer of another device");
   const uint64_t size = buffer.size();
   if (offset > size || bytes.size() > size - offset)
-    fail(ErrorKind::invalid, "[gpu] write of {} bytes at {} passes the end of buffer '{}' ({} bytes)", bytes.size(), offset,
-         buffer.label(), size);
+    fail(ErrorKind::invalid, "[gpu] write of {} bytes at {} passes the end of buffer '{}' ({} bytes)",
+         bytes.size(), offset, buffer.label(), size);
   if (offset % 4 != 0 || (bytes.size() % 4 != 0 && offset + bytes.size() != size))
-    fail(ErrorKind::invalid, "[gpu] write of {} bytes at {} to buffer '{}': WebGPU writes whole words of 4 bytes", bytes.size(),
+    fail(ErrorKind::invalid,
+         "[gpu] write of {} bytes at {} to buffer '{}': WebGPU writes whole words of 4 bytes", bytes.size(),
          offset, buffer.label());
   const size_t whole = bytes.size() / 4 * 4;
   const abi::Buffer handle = buffer.state()->memory.handle;
@@ -161,9 +187,12 @@ Memory Device::State::take_staging(uint64_t bytes) {
     destroy_memory(staging.front());
     staging.erase(staging.begin());
   }
-  return create_memory(std::max(bucket(bytes), bytes), abi::kUsageMapRead | abi::kUsageCopyDst, "readback", false);
+  return create_memory(std::max(bucket(bytes), bytes), abi::kUsageMapRead | abi::kUsageCopyDst, "readback",
+                       false);
 }
 
-void Device::State::give_staging(Memory memory) { staging.push_back(memory); }
+void Device::State::give_staging(Memory memory) {
+  staging.push_back(memory);
+}
 
 }  // namespace weft::gpu

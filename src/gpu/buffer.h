@@ -6,7 +6,8 @@
 
 namespace weft::gpu {
 
-/// Device memory. Copies are handles on the same memory, which goes back to the device's pool with the last one.
+/// Device memory. Copies are handles on the same memory, which goes back to the device's pool with the last
+/// one.
 class Buffer {
  public:
   Buffer() = default;

@@ -17,7 +17,9 @@ std::string text_of(abi::StringView view) {
   return {view.data, view.length == abi::kStrlen ? std::strlen(view.data) : view.length};
 }
 
-abi::StringView view_of(const std::string& text) { return {text.data(), text.size()}; }
+abi::StringView view_of(const std::string& text) {
+  return {text.data(), text.size()};
+}
 
 void answer_map(uint32_t status, abi::StringView message, void* user, void*) {
   complete(*take_over<AnswerBase>(user), status, message);

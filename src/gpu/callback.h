@@ -6,8 +6,9 @@
 
 #include "gpu/library.h"
 
-/// Answers of asynchronous WebGPU calls. The data lives on the heap and is shared by the caller and the callback:
-/// a caller that gave up waiting leaves nothing dangling, and a cancelled callback may come as late as it likes.
+/// Answers of asynchronous WebGPU calls. The data lives on the heap and is shared by the caller and the
+/// callback: a caller that gave up waiting leaves nothing dangling, and a cancelled callback may come as late
+/// as it likes.
 namespace weft::gpu {
 
 std::string text_of(abi::StringView view);
@@ -57,8 +58,8 @@ void answer_scope(uint32_t status, uint32_t type, abi::StringView message, void*
 /// Runs the library's event loop once, without blocking. `device` may be null.
 void pump(const Library::State& library, abi::Device device);
 
-/// Until the answer is there; false when `limit` passed first. Never blocks inside the library for longer than
-/// `limit`, whatever the driver does.
+/// Until the answer is there; false when `limit` passed first. Never blocks inside the library for longer
+/// than `limit`, whatever the driver does.
 bool wait_for(const Library::State& library, abi::Device device, abi::Future future, const AnswerBase& answer,
               std::chrono::nanoseconds limit);
 

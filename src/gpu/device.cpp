@@ -14,10 +14,14 @@ using namespace std::chrono_literals;
 
 std::string kind_name(uint32_t type) {
   switch (type) {
-    case abi::kErrorValidation: return "validation error";
-    case abi::kErrorMemory: return "out of memory";
-    case abi::kErrorInternal: return "internal error";
-    default: return "error";
+    case abi::kErrorValidation:
+      return "validation error";
+    case abi::kErrorMemory:
+      return "out of memory";
+    case abi::kErrorInternal:
+      return "internal error";
+    default:
+      return "error";
   }
 }
 
@@ -59,8 +63,8 @@ Device Device::create(const Adapter& adapter, const Features& features, const De
   state->library->kept.push_back(state->errors);
 
   // Kernels check their own bounds; what the library would add on top costs a third of some kernels.
-  const char* const enabled[] = {"allow_unsafe_apis", "vulkan_enable_f16_on_nvidia", "use_vulkan_memory_model",
-                                 "disable_robustness", "disable_workgroup_init"};
+  const char* const enabled[] = {"allow_unsafe_apis", "vulkan_enable_f16_on_nvidia",
+                                 "use_vulkan_memory_model", "disable_robustness", "disable_workgroup_init"};
   const char* const disabled[] = {"timestamp_quantization"};
   abi::DawnToggles toggles{};
   toggles.chain.type = abi::kSTypeDawnToggles;
@@ -77,17 +81,24 @@ Device Device::create(const Adapter& adapter, const Features& features, const De
   descriptor.feature_count = numbers.size();
   descriptor.features = numbers.data();
   descriptor.limits = &adapter.raw_limits();
-  descriptor.lost = {.next = nullptr, .mode = abi::kModeSpontaneous, .callback = on_lost, .user1 = state->errors.get(), .user2 = nullptr};
+  descriptor.lost = {.next = nullptr,
+                     .mode = abi::kModeSpontaneous,
+                     .callback = on_lost,
+                     .user1 = state->errors.get(),
+                     .user2 = nullptr};
   descriptor.error = {.next = nullptr, .callback = on_error, .user1 = state->errors.get(), .user2 = nullptr};
 
   const std::shared_ptr<abi::AdapterImpl> handle = adapter.handle_for_device();
   auto answer = std::make_shared<Answer<abi::Device>>();
-  const abi::Future future = api.AdapterRequestDevice(
-      handle.get(), &descriptor,
-      {.next = nullptr, .mode = abi::kModeProcessEvents, .callback = answer_with_handle<abi::Device>,
-       .user1 = hand_over(answer), .user2 = nullptr});
+  const abi::Future future = api.AdapterRequestDevice(handle.get(), &descriptor,
+                                                      {.next = nullptr,
+                                                       .mode = abi::kModeProcessEvents,
+                                                       .callback = answer_with_handle<abi::Device>,
+                                                       .user1 = hand_over(answer),
+                                                       .user2 = nullptr});
   if (!wait_for(*state->library, nullptr, future, *answer, options.deadline))
-    fail(ErrorKind::timeout, "[gpu] {} did not open within {:g} s", state->name, std::chrono::duration<double>(options.deadline).count());
+    fail(ErrorKind::timeout, "[gpu] {} did not open within {:g} s", state->name,
+         std::chrono::duration<double>(options.deadline).count());
   if (answer->status != abi::kSuccess || !answer->value)
     fail(ErrorKind::unsupported, "[gpu] {} cannot be opened: {}", state->name, answer->message);
   state->device = answer->value;
@@ -97,7 +108,8 @@ Device Device::create(const Adapter& adapter, const Features& features, const De
 
 Device::State::~State() {
   const abi::Api& f = api();
-  if (hung) return;  // a call into a driver that hangs may never return: its handles are left behind
+  // A call into a driver that hangs may never return: its handles are left behind.
+  if (dead()) return;
   for (auto& [key, group] : bind_groups) f.BindGroupRelease(group);
   bind_groups.clear();
   bind_keys_of.clear();
@@ -159,10 +171,14 @@ void Device::State::wait(abi::Future future, const AnswerBase& answer, std::stri
 
 std::pair<abi::Future, std::shared_ptr<AnswerBase>> Device::State::work_done() {
   auto answer = std::make_shared<AnswerBase>();
-  const auto callback = api().abi == abi::Class::a ? reinterpret_cast<abi::WorkDoneCallback>(answer_work_done_a)
-                                                   : reinterpret_cast<abi::WorkDoneCallback>(answer_work_done);
-  const abi::Future future = api().QueueOnSubmittedWorkDone(
-      queue, {.next = nullptr, .mode = abi::kModeProcessEvents, .callback = callback, .user1 = hand_over(answer), .user2 = nullptr});
+  const auto callback = api().abi == abi::Class::a
+                            ? reinterpret_cast<abi::WorkDoneCallback>(answer_work_done_a)
+                            : reinterpret_cast<abi::WorkDoneCallback>(answer_work_done);
+  const abi::Future future = api().QueueOnSubmittedWorkDone(queue, {.next = nullptr,
+                                                                    .mode = abi::kModeProcessEvents,
+                                                                    .callback = callback,
+                                                                    .user1 = hand_over(answer),
+                                                                    .user2 = nullptr});
   return {future, std::move(answer)};
 }
 
@@ -182,17 +198,29 @@ ErrorScope::~ErrorScope() {
 std::optional<std::string> ErrorScope::pop() {
   open_ = false;
   auto answer = std::make_shared<Answer<uint32_t>>();
-  const abi::Future future = device_.api().DevicePopErrorScope(
-      device_.device, {.next = nullptr, .mode = abi::kModeProcessEvents, .callback = answer_scope, .user1 = hand_over(answer), .user2 = nullptr});
+  const abi::Future future =
+      device_.api().DevicePopErrorScope(device_.device, {.next = nullptr,
+                                                         .mode = abi::kModeProcessEvents,
+                                                         .callback = answer_scope,
+                                                         .user1 = hand_over(answer),
+                                                         .user2 = nullptr});
   device_.wait(future, *answer, "an error scope");
   if (answer->status != abi::kSuccess || answer->value == abi::kErrorNone) return std::nullopt;
   return answer->message;
 }
 
-const std::string& Device::name() const { return state_->name; }
-const Limits& Device::limits() const { return state_->limits; }
-const Features& Device::features() const { return state_->features; }
-Counters Device::counters() const { return state_->counters; }
+const std::string& Device::name() const {
+  return state_->name;
+}
+const Limits& Device::limits() const {
+  return state_->limits;
+}
+const Features& Device::features() const {
+  return state_->features;
+}
+Counters Device::counters() const {
+  return state_->counters;
+}
 
 void Device::check() {
   pump(*state_->library, state_->device);
@@ -212,6 +240,12 @@ void Device::destroy() {
 }
 
 void Device::read(const Buffer& buffer, uint64_t offset, std::span<std::byte> bytes) {
+  if (!buffer || buffer.state()->device != state_)
+    fail(ErrorKind::invalid, "[gpu] read of a buffer of another device");
+  if (offset > buffer.size() || bytes.size() > buffer.size() - offset)
+    fail(ErrorKind::invalid, "[gpu] read of {} bytes at {} passes the end of buffer '{}' ({} bytes)",
+         bytes.size(), offset, buffer.label(), buffer.size());
+  check();
   if (bytes.empty()) return;
   Recorder recorder(*this, "read " + buffer.label());
   Readback readback = recorder.read(buffer, offset, bytes.size());

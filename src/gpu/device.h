@@ -19,7 +19,8 @@ namespace weft::gpu {
 class Recorder;
 
 struct DeviceOptions {
-  std::chrono::milliseconds deadline{30'000};  ///< of every wait: a driver that says nothing for longer is given up
+  std::chrono::milliseconds deadline{
+      30'000};  ///< of every wait: a driver that says nothing for longer is given up
   std::shared_ptr<FaultPlan> faults = FaultPlan::from_environment();
 };
 
@@ -31,12 +32,12 @@ struct Counters {
   uint64_t bytes_cached = 0;                             ///< in the pool, for reuse
 };
 
-/// An opened GPU. Copies are handles on the same device. A device and everything made from it belong to one thread
-/// at a time.
+/// An opened GPU. Copies are handles on the same device. A device and everything made from it belong to one
+/// thread at a time.
 ///
-/// Errors: a mistake in a call is thrown by that call, with the label of the kernel or buffer. What the driver
-/// reports later is kept and thrown by the next call. After ErrorKind::lost or ErrorKind::timeout only a new device
-/// helps; the process, the library and its other devices go on.
+/// Errors: a mistake in a call is thrown by that call, with the label of the kernel or buffer. What the
+/// driver reports later is kept and thrown by the next call. After ErrorKind::lost or ErrorKind::timeout only
+/// a new device helps; the process, the library and its other devices go on.
 class Device {
  public:
   /// `features`: those to enable, as probing proved them (truth.h).
@@ -51,7 +52,8 @@ class Device {
   Buffer alloc(uint64_t bytes, std::string_view label);
 
   /// A buffer filled by `fill` through a mapping, for weights: no copy in between where the driver can.
-  Buffer upload(uint64_t bytes, std::string_view label, const std::function<void(std::span<std::byte>)>& fill);
+  Buffer upload(uint64_t bytes, std::string_view label,
+                const std::function<void(std::span<std::byte>)>& fill);
 
   /// Ordered with submits: work submitted earlier sees the old bytes, later work the new ones.
   void write(const Buffer& buffer, uint64_t offset, std::span<const std::byte> bytes);

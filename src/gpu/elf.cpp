@@ -30,7 +30,8 @@ ElfFile::ElfFile(const std::filesystem::path& file) {
   const int byte_order = std::endian::native == std::endian::little ? ELFDATA2LSB : ELFDATA2MSB;
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
       header.e_ident[EI_DATA] != byte_order || header.e_type != ET_DYN)
-    fail(ErrorKind::io, "[elf] {} is not a 64-bit shared library of this machine's byte order", file.string());
+    fail(ErrorKind::io, "[elf] {} is not a 64-bit shared library of this machine's byte order",
+         file.string());
   if (header.e_shentsize != sizeof(Elf64_Shdr) && header.e_shnum != 0)
     fail(ErrorKind::io, "[elf] {} has section headers of {} bytes", file.string(), header.e_shentsize);
   for (uint64_t i = 0; i < header.e_shnum; ++i) {
@@ -72,7 +73,8 @@ std::map<std::string, uint64_t> ElfFile::functions(std::string_view prefix) cons
 std::vector<uint64_t> ElfFile::strong_imports(std::string_view prefix) const {
   std::vector<uint64_t> found;
   each_symbol(SHT_DYNSYM, [&](std::string_view name, const Elf64_Sym& symbol, uint64_t offset) {
-    if (name.starts_with(prefix) && symbol.st_shndx == SHN_UNDEF && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL)
+    if (name.starts_with(prefix) && symbol.st_shndx == SHN_UNDEF &&
+        ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL)
       found.push_back(offset + offsetof(Elf64_Sym, st_info));
   });
   return found;

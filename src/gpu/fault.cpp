@@ -19,7 +19,8 @@ FaultPlan::FaultPlan(const std::vector<std::string>& faults) {
     else if (name == "map_timeout")
       left_[static_cast<int>(Fault::map_timeout)] = count;
     else
-      fail(ErrorKind::invalid, "[fault] '{}' is not known; use device_lost, oom or map_timeout, with :N", text);
+      fail(ErrorKind::invalid, "[fault] '{}' is not known; use device_lost, oom or map_timeout, with :N",
+           text);
   }
 }
 

@@ -14,8 +14,8 @@ enum class Fault {
   map_timeout,  ///< a readback's map never completes
 };
 
-/// Failures on purpose, so that every layer above can test its recovery on any machine: the Nth submit, allocation
-/// or map fails, once. WEFT_FAULT makes one plan for the whole process.
+/// Failures on purpose, so that every layer above can test its recovery on any machine: the Nth submit,
+/// allocation or map fails, once. WEFT_FAULT makes one plan for the whole process.
 class FaultPlan {
  public:
   /// `device_lost:3` fails the third submit; `oom` the first allocation. Throws on an unknown name.

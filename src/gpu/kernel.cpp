@@ -9,7 +9,8 @@ namespace {
 
 constexpr size_t kMaxBindGroups = 65'536;  // a leak of distinct bindings must not become a leak of memory
 
-abi::BindGroupLayout create_group_layout(const Device::State& d, const std::vector<abi::BufferBindingLayout>& buffers) {
+abi::BindGroupLayout create_group_layout(const Device::State& d,
+                                         const std::vector<abi::BufferBindingLayout>& buffers) {
   std::vector<abi::BindGroupLayoutEntry> entries(buffers.size());
   std::vector<abi::BindGroupLayoutEntryA> entries_a(buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -19,16 +20,24 @@ abi::BindGroupLayout create_group_layout(const Device::State& d, const std::vect
   }
   const bool a = d.api().abi == abi::Class::a;
   const abi::BindGroupLayoutDescriptor descriptor{
-      .next = nullptr, .label = {nullptr, abi::kStrlen}, .entry_count = buffers.size(),
+      .next = nullptr,
+      .label = {nullptr, abi::kStrlen},
+      .entry_count = buffers.size(),
       .entries = a ? static_cast<const void*>(entries_a.data()) : entries.data()};
   return d.api().DeviceCreateBindGroupLayout(d.device, &descriptor);
 }
 
 }  // namespace
 
-const std::string& Kernel::name() const { return state_->name; }
-size_t Kernel::binding_count() const { return state_->writes.size(); }
-uint32_t Kernel::params_size() const { return state_->params_size; }
+const std::string& Kernel::name() const {
+  return state_->name;
+}
+size_t Kernel::binding_count() const {
+  return state_->writes.size();
+}
+uint32_t Kernel::params_size() const {
+  return state_->params_size;
+}
 
 const Layout& Device::State::layout_of(const Wgsl& wgsl) {
   std::string signature = wgsl.params == ParamsPath::immediate ? std::to_string(wgsl.params_size)
@@ -39,11 +48,15 @@ const Layout& Device::State::layout_of(const Wgsl& wgsl) {
 
   std::vector<abi::BufferBindingLayout> buffers;
   for (bool writes : wgsl.writes)
-    buffers.push_back({.next = nullptr, .type = writes ? abi::kBindStorage : abi::kBindReadOnlyStorage, .dynamic_offset = 0, .min_size = 0});
+    buffers.push_back({.next = nullptr,
+                       .type = writes ? abi::kBindStorage : abi::kBindReadOnlyStorage,
+                       .dynamic_offset = 0,
+                       .min_size = 0});
   Layout layout;
   layout.group = create_group_layout(*this, buffers);
   if (!uniform_layout && wgsl.params == ParamsPath::uniform)
-    uniform_layout = create_group_layout(*this, {{.next = nullptr, .type = abi::kBindUniform, .dynamic_offset = 1, .min_size = kUniformSlot}});
+    uniform_layout = create_group_layout(
+        *this, {{.next = nullptr, .type = abi::kBindUniform, .dynamic_offset = 1, .min_size = kUniformSlot}});
   const abi::BindGroupLayout groups[] = {layout.group, uniform_layout};
   const abi::PipelineLayoutDescriptor descriptor{
       .next = nullptr,
@@ -58,12 +71,13 @@ const Layout& Device::State::layout_of(const Wgsl& wgsl) {
 Kernel Device::kernel(const KernelSource& source) {
   State& d = *state_;
   d.check();
-  const Wgsl wgsl = translate(source.name, source.wgsl, source.constants, {d.api(), d.features, d.limits.max_immediates});
+  const Wgsl wgsl =
+      translate(source.name, source.wgsl, source.constants, {d.api(), d.features, d.limits.max_immediates});
   std::string key = fmt::format("{}\n{}", source.name, wgsl.text);
   if (const auto known = d.kernels.find(key); known != d.kernels.end()) return Kernel(known->second);
   if (wgsl.writes.size() > d.limits.max_storage_buffers)
-    fail(ErrorKind::unsupported, "[gpu] kernel '{}' binds {} buffers; '{}' allows {}", source.name, wgsl.writes.size(), d.name,
-         d.limits.max_storage_buffers);
+    fail(ErrorKind::unsupported, "[gpu] kernel '{}' binds {} buffers; '{}' allows {}", source.name,
+         wgsl.writes.size(), d.name, d.limits.max_storage_buffers);
 
   auto kernel = std::make_shared<Kernel::State>();
   kernel->device = state_;
@@ -74,11 +88,13 @@ Kernel Device::kernel(const KernelSource& source) {
 
   ErrorScope scope(d, abi::kFilterValidation);
   kernel->layout = &d.layout_of(wgsl);
-  const abi::ShaderSource code{.chain = {.next = nullptr, .type = abi::kSTypeWgsl}, .code = view_of(wgsl.text)};
+  const abi::ShaderSource code{.chain = {.next = nullptr, .type = abi::kSTypeWgsl},
+                               .code = view_of(wgsl.text)};
   const abi::ShaderModuleDescriptor module_descriptor{.next = &code.chain, .label = view_of(kernel->name)};
-  const abi::ShaderModule module = d.api().DeviceCreateShaderModuleTrusted
-                                       ? d.api().DeviceCreateShaderModuleTrusted(d.device, &module_descriptor, 0)
-                                       : d.api().DeviceCreateShaderModule(d.device, &module_descriptor);
+  const abi::ShaderModule module =
+      d.api().DeviceCreateShaderModuleTrusted
+          ? d.api().DeviceCreateShaderModuleTrusted(d.device, &module_descriptor, 0)
+          : d.api().DeviceCreateShaderModule(d.device, &module_descriptor);
   if (module) {
     const abi::ComputePipelineDescriptor descriptor{.next = nullptr,
                                                     .label = view_of(kernel->name),
@@ -127,8 +143,11 @@ abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<
     entries[i].offset = b.offset;
     entries[i].size = round_up(size, 4);
   }
-  const abi::BindGroupDescriptor descriptor{.next = nullptr, .label = view_of(kernel.name), .layout = kernel.layout->group,
-                                            .entry_count = entries.size(), .entries = entries.data()};
+  const abi::BindGroupDescriptor descriptor{.next = nullptr,
+                                            .label = view_of(kernel.name),
+                                            .layout = kernel.layout->group,
+                                            .entry_count = entries.size(),
+                                            .entries = entries.data()};
   const abi::BindGroup group = api().DeviceCreateBindGroup(device, &descriptor);
   ++counters.bind_groups;
   bind_groups.emplace(bind_key, group);
@@ -142,11 +161,16 @@ abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<
 const UniformChunk& Device::State::uniform_chunk(size_t index) {
   while (uniforms.size() <= index) {
     UniformChunk chunk;
-    chunk.memory = create_memory(kUniformSlot * kUniformChunkSlots, abi::kUsageUniform | abi::kUsageCopyDst, "params", false);
+    chunk.memory = create_memory(kUniformSlot * kUniformChunkSlots, abi::kUsageUniform | abi::kUsageCopyDst,
+                                 "params", false);
     abi::BindGroupEntry entry{};
     entry.buffer = chunk.memory.handle;
     entry.size = kUniformSlot;
-    const abi::BindGroupDescriptor descriptor{.next = nullptr, .label = {"params", 6}, .layout = uniform_layout, .entry_count = 1, .entries = &entry};
+    const abi::BindGroupDescriptor descriptor{.next = nullptr,
+                                              .label = {"params", 6},
+                                              .layout = uniform_layout,
+                                              .entry_count = 1,
+                                              .entries = &entry};
     chunk.group = api().DeviceCreateBindGroup(device, &descriptor);
     uniforms.push_back(chunk);
   }

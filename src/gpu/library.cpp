@@ -4,6 +4,7 @@
 #include <link.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <optional>
 
@@ -39,8 +40,8 @@ class Symbols {
   bool has(const char* name) const { return find(name) != nullptr; }
 
  private:
-  /// npm's `webgpu` package carries a current Dawn as a Node addon: a complete library whose wgpu* functions are
-  /// not exported, and go through a table of procedures that Node's part of the addon would fill in.
+  /// npm's `webgpu` package carries a current Dawn as a Node addon: a complete library whose wgpu* functions
+  /// are not exported, and go through a table of procedures that Node's part of the addon would fill in.
   void open_addon(const fs::path& file) {
     const LoadableAddon copy(file);
     handle_ = dlopen(copy.path().c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
@@ -69,8 +70,10 @@ abi::AbiTraits classify(const Symbols& symbols) {
   traits.implementation = symbols.has("wgpuDevicePoll")   ? abi::Implementation::wgpu
                           : symbols.has("wgpuDeviceTick") ? abi::Implementation::dawn
                                                           : abi::Implementation::generic;
-  const bool two_forms = symbols.has("wgpuInstanceRequestAdapterF") || symbols.has("wgpuInstanceRequestAdapter2");
-  const bool old_instance = symbols.has("wgpuGetInstanceCapabilities") && !symbols.has("wgpuGetInstanceLimits");
+  const bool two_forms =
+      symbols.has("wgpuInstanceRequestAdapterF") || symbols.has("wgpuInstanceRequestAdapter2");
+  const bool old_instance =
+      symbols.has("wgpuGetInstanceCapabilities") && !symbols.has("wgpuGetInstanceLimits");
   if (!symbols.has("wgpuInstanceAddRef") || two_forms)
     traits.abi = abi::Class::legacy;
   else if (old_instance)
@@ -80,9 +83,12 @@ abi::AbiTraits classify(const Symbols& symbols) {
 
 std::string implementation_name(abi::Implementation implementation) {
   switch (implementation) {
-    case abi::Implementation::wgpu: return "wgpu-native";
-    case abi::Implementation::dawn: return "Dawn";
-    case abi::Implementation::generic: break;
+    case abi::Implementation::wgpu:
+      return "wgpu-native";
+    case abi::Implementation::dawn:
+      return "Dawn";
+    case abi::Implementation::generic:
+      break;
   }
   return "WebGPU";
 }
@@ -94,15 +100,13 @@ std::string version_of(const abi::Api& api) {
   return fmt::format("{}.{}.{}.{}", v >> 24, v >> 16 & 255, v >> 8 & 255, v & 255);
 }
 
-void resolve(const Symbols& symbols, const fs::path& file, abi::Api& api) {
-#define WEFT_RESOLVE(name, ...)                                                                                  \
-  api.name = reinterpret_cast<decltype(api.name)>(symbols.find("wgpu" #name));
-  WEFT_WEBGPU_FUNCTIONS(WEFT_RESOLVE)
-  WEFT_WEBGPU_OPTIONAL(WEFT_RESOLVE)
+void resolve(const Symbols& symbols, const fs::path& file, abi::Api& api){
+#define WEFT_RESOLVE(name, ...) api.name = reinterpret_cast<decltype(api.name)>(symbols.find("wgpu" #name));
+    WEFT_WEBGPU_FUNCTIONS(WEFT_RESOLVE) WEFT_WEBGPU_OPTIONAL(WEFT_RESOLVE)
 #undef WEFT_RESOLVE
 #define WEFT_REQUIRE(name, ...) \
   if (!api.name) fail(ErrorKind::unsupported, "[webgpu] {} has no wgpu" #name "; {}", file.string(), kAdvice);
-  WEFT_WEBGPU_FUNCTIONS(WEFT_REQUIRE)
+        WEFT_WEBGPU_FUNCTIONS(WEFT_REQUIRE)
 #undef WEFT_REQUIRE
 }
 
@@ -114,7 +118,8 @@ abi::Instance create_wgpu_instance(const abi::Api& api) {
   extras.chain.type = api.abi == abi::Class::c ? 0x30004 : 0x30006;
   extras.backends = abi::kWgpuBackendsNative;
   extras.flags = api.abi == abi::Class::c ? kDefault | kWithEnvironment | kAllowNoncompliant : 0;
-  const abi::InstanceDescriptor descriptor{.next = &extras.chain, .feature_count = 0, .features = nullptr, .limits = nullptr};
+  const abi::InstanceDescriptor descriptor{
+      .next = &extras.chain, .feature_count = 0, .features = nullptr, .limits = nullptr};
   return api.CreateInstance(&descriptor);
 }
 
@@ -137,25 +142,32 @@ abi::Instance create_dawn_instance(const abi::Api& api, bool timed) {
   return api.CreateInstance(&descriptor);
 }
 
-std::atomic<bool> opened = false;
+std::atomic<bool> opened = false, exiting = false;
 
 }  // namespace
 
-bool Library::any_opened() { return opened; }
+bool Library::any_opened() {
+  return opened;
+}
+bool Library::process_exiting() {
+  return exiting;
+}
 
 Library::State::~State() {
-  if (instance) api.InstanceRelease(instance);
+  if (instance && !exiting) api.InstanceRelease(instance);
 }
 
 Library Library::open(const fs::path& file) {
-  opened = true;
+  // Drivers take themselves down at exit, in an order of their own: a call after that would crash.
+  if (!opened.exchange(true)) std::atexit([] { exiting = true; });
   const Symbols symbols(file);
   auto state = std::make_shared<State>();
   static_cast<abi::AbiTraits&>(state->api) = classify(symbols);
   state->path = file;
   state->implementation = implementation_name(state->api.implementation);
   if (!symbols.has("wgpuCreateInstance"))
-    fail(ErrorKind::unsupported, "[webgpu] {} is not a WebGPU library: it has no wgpuCreateInstance", file.string());
+    fail(ErrorKind::unsupported, "[webgpu] {} is not a WebGPU library: it has no wgpuCreateInstance",
+         file.string());
   if (state->api.abi == abi::Class::legacy) {
     state->api.GetVersion = reinterpret_cast<uint32_t (*)()>(symbols.find("wgpuGetVersion"));
     const std::string version = version_of(state->api);
@@ -172,15 +184,24 @@ Library Library::open(const fs::path& file) {
     state->api.timed_wait = state->instance && state->api.InstanceWaitAny;
     if (!state->instance) state->instance = create_dawn_instance(state->api, false);
   }
-  if (!state->instance) fail(ErrorKind::unsupported, "[webgpu] {} could not create an instance", file.string());
+  if (!state->instance)
+    fail(ErrorKind::unsupported, "[webgpu] {} could not create an instance", file.string());
   log(LogLevel::debug, "loaded {}: {} {}, class {}", file.string(), state->implementation, state->version,
       Library(state).abi_class());
   return Library(std::move(state));
 }
 
-const fs::path& Library::path() const { return state_->path; }
-const std::string& Library::implementation() const { return state_->implementation; }
-const std::string& Library::version() const { return state_->version; }
-char Library::abi_class() const { return "ABCL"[static_cast<int>(state_->api.abi)]; }
+const fs::path& Library::path() const {
+  return state_->path;
+}
+const std::string& Library::implementation() const {
+  return state_->implementation;
+}
+const std::string& Library::version() const {
+  return state_->version;
+}
+char Library::abi_class() const {
+  return "ABCL"[static_cast<int>(state_->api.abi)];
+}
 
 }  // namespace weft::gpu

@@ -11,17 +11,20 @@ namespace weft::gpu {
 
 class Adapter;
 
-/// A loaded WebGPU library with its instance. Any number of them, of any class, live side by side in one process.
-/// Copies are handles on the same library; the file is never unloaded (drivers do not survive that).
+/// A loaded WebGPU library with its instance. Any number of them, of any class, live side by side in one
+/// process. Copies are handles on the same library; the file is never unloaded (drivers do not survive that).
 class Library {
  public:
-  /// Loads a file and tells its ABI class from its symbols, never from its name. Throws ErrorKind::io when the file
-  /// cannot be loaded, ErrorKind::unsupported when it speaks an API that weft does not.
-  /// This runs driver code: for a driver that was never seen before use probe_library() first.
+  /// Loads a file and tells its ABI class from its symbols, never from its name. Throws ErrorKind::io when
+  /// the file cannot be loaded, ErrorKind::unsupported when it speaks an API that weft does not. This runs
+  /// driver code: for a driver that was never seen before use probe_library() first.
   static Library open(const std::filesystem::path& file);
 
   /// True once driver code may have run in this process.
   static bool any_opened();
+
+  /// True while static objects are destroyed: handles that live so long leave their driver alone.
+  static bool process_exiting();
 
   const std::filesystem::path& path() const;
   const std::string& implementation() const;  ///< "wgpu-native", "Dawn", "WebGPU"

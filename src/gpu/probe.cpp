@@ -55,7 +55,8 @@ std::vector<std::string> split_paths(const std::string& list) {
 std::vector<fs::path> system_library_folders() {
   std::vector<fs::path> folders;
   for (const std::string& folder : split_paths(variable("LD_LIBRARY_PATH"))) folders.emplace_back(folder);
-  for (const char* folder : {"/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"})
+  for (const char* folder : {"/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+                             "/usr/lib64", "/usr/lib"})
     folders.emplace_back(folder);
   return folders;
 }
@@ -74,14 +75,16 @@ LibraryReport examine(const fs::path& path) {
       AdapterReport seen = adapter.info();
       try {
         seen.features = prove_features(adapter);
-        Device device = Device::create(adapter, seen.features, {.faults = std::make_shared<FaultPlan>(std::vector<std::string>{})});
+        Device device = Device::create(adapter, seen.features,
+                                       {.faults = std::make_shared<FaultPlan>(std::vector<std::string>{})});
         measure_costs(device, seen);
       } catch (const Error& e) {
         seen.error = e.what();
       }
       report.adapters.push_back(std::move(seen));
     }
-    if (report.adapters.empty()) report.message = "[webgpu] the library finds no adapter; `weft doctor` says why";
+    if (report.adapters.empty())
+      report.message = "[webgpu] the library finds no adapter; `weft doctor` says why";
   } catch (const Error& e) {
     report.status = e.kind() == ErrorKind::unsupported ? LibraryStatus::refused : LibraryStatus::unloadable;
     report.message = e.what();
@@ -97,17 +100,19 @@ fs::path cache_file(const fs::path& cache, const fs::path& library) {
 
 std::string driver_fingerprint(const fs::path& library) {
   std::string text = fmt::format("probe {}\n{}", kProbeVersion, stamp(library));
-  for (const char* name : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES", "VK_LOADER_DRIVERS_SELECT",
-                           "VK_LOADER_DRIVERS_DISABLE", "LD_LIBRARY_PATH", "WGPU_ADAPTER_NAME"})
+  for (const char* name :
+       {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES", "VK_LOADER_DRIVERS_SELECT",
+        "VK_LOADER_DRIVERS_DISABLE", "LD_LIBRARY_PATH", "WGPU_ADAPTER_NAME"})
     text += fmt::format("{}={}\n", name, variable(name));
   for (const char* name : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"})
     for (const std::string& file : split_paths(variable(name))) text += stamp(file);
   std::set<std::string> manifests;  // sorted: directory order is not stable
-  for (const fs::path& folder :
-       {fs::path("/etc/vulkan/icd.d"), fs::path("/usr/share/vulkan/icd.d"), fs::path("/usr/local/share/vulkan/icd.d"),
-        fs::path(variable("HOME")) / ".local/share/vulkan/icd.d"}) {
+  for (const fs::path& folder : {fs::path("/etc/vulkan/icd.d"), fs::path("/usr/share/vulkan/icd.d"),
+                                 fs::path("/usr/local/share/vulkan/icd.d"),
+                                 fs::path(variable("HOME")) / ".local/share/vulkan/icd.d"}) {
     std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) manifests.insert(stamp(entry.path()));
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+      manifests.insert(stamp(entry.path()));
   }
   for (const std::string& manifest : manifests) text += manifest;
   text += read_text("/proc/driver/nvidia/version").value_or("");
@@ -128,7 +133,8 @@ std::vector<fs::path> library_candidates() {
     for (const char* name : {"dawn.node", "libwgpu_native.so"})  // Dawn first: only it has subgroup matrices
       add(folder / name);
   for (const fs::path& folder : system_library_folders())
-    for (const char* name : {"libwebgpu_dawn.so", "libwebgpu_dawn.so.0", "libwgpu_native.so"}) add(folder / name);
+    for (const char* name : {"libwebgpu_dawn.so", "libwebgpu_dawn.so.0", "libwgpu_native.so"})
+      add(folder / name);
   return candidates;
 }
 
@@ -144,7 +150,8 @@ LibraryReport probe_library(const fs::path& library, const ProbeOptions& options
   log(LogLevel::info, "first contact with {}", library.string());
   LibraryReport report;
   if (Library::any_opened()) {
-    // Drivers do not survive a fork (NVIDIA's breaks the parent too), and one that runs here already is no stranger.
+    // Drivers do not survive a fork (NVIDIA's breaks the parent too), and one that runs here already is no
+    // stranger.
     report = examine(library);
   } else {
     const ChildResult child = run_in_child([&] { return to_json(examine(library)); }, options.deadline);
@@ -152,8 +159,10 @@ LibraryReport probe_library(const fs::path& library, const ProbeOptions& options
       report = library_report_from_json(child.output);
     } else {
       report.path = library.string();
-      report.status = child.end == ChildResult::End::timed_out ? LibraryStatus::timed_out : LibraryStatus::crashed;
-      report.message = fmt::format("[webgpu] first contact with {} failed: {}; `weft doctor` looks closer", library.string(), child.reason);
+      report.status =
+          child.end == ChildResult::End::timed_out ? LibraryStatus::timed_out : LibraryStatus::crashed;
+      report.message = fmt::format("[webgpu] first contact with {} failed: {}; `weft doctor` looks closer",
+                                   library.string(), child.reason);
     }
     if (!child.errors.empty()) log(LogLevel::debug, "{} wrote:\n{}", library.string(), child.errors);
   }

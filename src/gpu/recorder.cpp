@@ -22,8 +22,8 @@ struct Fence::State {
 struct Readback::State {
   std::shared_ptr<Device::State> device;
   Memory memory;
-  std::string label;        // of the buffer it comes from
-  uint64_t skip = 0;        // bytes before the first one asked for
+  std::string label;  // of the buffer it comes from
+  uint64_t skip = 0;  // bytes before the first one asked for
   uint64_t bytes = 0;
   abi::Future future{};
   std::shared_ptr<AnswerBase> answer;  // null until submitted
@@ -47,7 +47,7 @@ struct Recorder::State {
   std::vector<Buffer> held;                 // not to go back to the pool before the submit
   std::vector<std::byte> uniforms;          // one slot per dispatch with Params
   std::vector<std::shared_ptr<Readback::State>> readbacks;
-  std::vector<std::string> traced;          // kernel of each timed pass
+  std::vector<std::string> traced;  // kernel of each timed pass
   std::vector<abi::QuerySet> queries;
   std::shared_ptr<Readback::State> times;
   Memory time_memory;
@@ -61,11 +61,14 @@ struct Recorder::State {
   void hold(const Buffer& buffer);
   std::string kernel_list() const;
   void check_range(std::string_view what, const Buffer& buffer, uint64_t offset, uint64_t bytes) const;
-  std::shared_ptr<Readback::State> copy_to_staging(abi::Buffer from, uint64_t capacity, const std::string& from_label, uint64_t offset, uint64_t bytes);
+  std::shared_ptr<Readback::State> copy_to_staging(abi::Buffer from, uint64_t capacity,
+                                                   const std::string& from_label, uint64_t offset,
+                                                   uint64_t bytes);
   void resolve_times();
 };
 
-// ---- Fence and Readback ----------------------------------------------------------------------------------------
+// ---- Fence and Readback
+// ----------------------------------------------------------------------------------------
 
 bool Fence::done() const {
   pump(*state_->device->library, state_->device->device);
@@ -78,7 +81,7 @@ void Fence::wait() const {
 }
 
 Readback::State::~State() {
-  if (device->hung) return;
+  if (device->dead()) return;
   // Unmapping a map in flight cancels it. A device that is lost keeps nothing.
   if (answer && !injected) device->api().BufferUnmap(memory.handle);
   if (device->lost())
@@ -91,9 +94,12 @@ void Readback::State::start_map() {
   answer = std::make_shared<AnswerBase>();
   injected = device->options.faults->fires(Fault::map_timeout);
   if (injected) return;
-  future = device->api().BufferMapAsync(
-      memory.handle, abi::kMapModeRead, 0, round_up(skip + bytes, 4),
-      {.next = nullptr, .mode = abi::kModeProcessEvents, .callback = answer_map, .user1 = hand_over(answer), .user2 = nullptr});
+  future = device->api().BufferMapAsync(memory.handle, abi::kMapModeRead, 0, round_up(skip + bytes, 4),
+                                        {.next = nullptr,
+                                         .mode = abi::kModeProcessEvents,
+                                         .callback = answer_map,
+                                         .user1 = hand_over(answer),
+                                         .user2 = nullptr});
 }
 
 bool Readback::done() const {
@@ -108,16 +114,19 @@ std::span<const std::byte> Readback::wait() {
     s.device->wait(s.future, *s.answer, "readback of buffer '" + s.label + "'", s.injected);
     s.device->check();
     if (s.answer->status == abi::kSuccess)
-      s.mapped = static_cast<const std::byte*>(s.device->api().BufferGetConstMappedRange(s.memory.handle, 0, round_up(s.skip + s.bytes, 4)));
-    if (!s.mapped) fail(ErrorKind::invalid, "[gpu] readback of buffer '{}' failed: {}", s.label, s.answer->message);
+      s.mapped = static_cast<const std::byte*>(
+          s.device->api().BufferGetConstMappedRange(s.memory.handle, 0, round_up(s.skip + s.bytes, 4)));
+    if (!s.mapped)
+      fail(ErrorKind::invalid, "[gpu] readback of buffer '{}' failed: {}", s.label, s.answer->message);
   }
   return {s.mapped + s.skip, s.bytes};
 }
 
-// ---- Recorder --------------------------------------------------------------------------------------------------
+// ---- Recorder
+// --------------------------------------------------------------------------------------------------
 
 Recorder::State::~State() {
-  if (device->hung) return;
+  if (device->dead()) return;
   end_pass();
   if (encoder) api().CommandEncoderRelease(encoder);
   for (abi::QuerySet set : queries) api().QuerySetRelease(set);
@@ -139,7 +148,8 @@ void Recorder::State::begin_pass(const Kernel::State& kernel) {
   if (trace) {
     const auto index = static_cast<uint32_t>(2 * traced.size() % kQueriesPerSet);
     if (index == 0) {
-      const abi::QuerySetDescriptor set{.next = nullptr, .label = view_of(label), .type = abi::kQueryTimestamp, .count = kQueriesPerSet};
+      const abi::QuerySetDescriptor set{
+          .next = nullptr, .label = view_of(label), .type = abi::kQueryTimestamp, .count = kQueriesPerSet};
       queries.push_back(api().DeviceCreateQuerySet(device->device, &set));
     }
     writes = {.next = nullptr, .queries = queries.back(), .begin = index, .end = index + 1};
@@ -175,54 +185,66 @@ std::string Recorder::State::kernel_list() const {
 }
 
 void Recorder::State::check_bindings(const Kernel::State& kernel, std::span<const Binding> bindings) const {
-  if (kernel.device.lock() != device) fail(ErrorKind::invalid, "[gpu] kernel '{}' belongs to another device", kernel.name);
+  if (kernel.device.lock() != device)
+    fail(ErrorKind::invalid, "[gpu] kernel '{}' belongs to another device", kernel.name);
   if (bindings.size() != kernel.writes.size())
-    fail(ErrorKind::invalid, "[gpu] kernel '{}' takes {} buffers, {} were given", kernel.name, kernel.writes.size(), bindings.size());
+    fail(ErrorKind::invalid, "[gpu] kernel '{}' takes {} buffers, {} were given", kernel.name,
+         kernel.writes.size(), bindings.size());
   for (size_t i = 0; i < bindings.size(); ++i) {
     const Binding& b = bindings[i];
-    if (!b.buffer) fail(ErrorKind::invalid, "[gpu] kernel '{}': binding {} is an empty handle", kernel.name, i);
+    if (!b.buffer)
+      fail(ErrorKind::invalid, "[gpu] kernel '{}': binding {} is an empty handle", kernel.name, i);
     const Buffer::State& buffer = *b.buffer.state();
     if (buffer.device != device)
-      fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' belongs to another device", kernel.name, buffer.label);
+      fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' belongs to another device", kernel.name,
+           buffer.label);
     const uint64_t size = b.size ? b.size : buffer.size - std::min(b.offset, buffer.size);
     if (size == 0 || b.offset > buffer.size || size > buffer.size - b.offset)
-      fail(ErrorKind::invalid, "[gpu] kernel '{}': binding {} covers {} bytes at {} of buffer '{}', which has {}", kernel.name, i, size,
-           b.offset, buffer.label, buffer.size);
+      fail(ErrorKind::invalid,
+           "[gpu] kernel '{}': binding {} covers {} bytes at {} of buffer '{}', which has {}", kernel.name, i,
+           size, b.offset, buffer.label, buffer.size);
     if (b.offset % device->limits.storage_alignment != 0)
-      fail(ErrorKind::invalid, "[gpu] kernel '{}': offset {} in buffer '{}' is not a multiple of {}", kernel.name, b.offset, buffer.label,
-           device->limits.storage_alignment);
+      fail(ErrorKind::invalid, "[gpu] kernel '{}': offset {} in buffer '{}' is not a multiple of {}",
+           kernel.name, b.offset, buffer.label, device->limits.storage_alignment);
     if (size > device->limits.max_binding_size)
-      fail(ErrorKind::unsupported, "[gpu] kernel '{}': binding of {} bytes of buffer '{}' passes the limit of {}; bind it in parts",
+      fail(ErrorKind::unsupported,
+           "[gpu] kernel '{}': binding of {} bytes of buffer '{}' passes the limit of {}; bind it in parts",
            kernel.name, size, buffer.label, device->limits.max_binding_size);
     for (size_t j = 0; j < i; ++j)
       if (bindings[j].buffer.state() == b.buffer.state() && (kernel.writes[i] || kernel.writes[j]))
-        fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' is bound twice and written", kernel.name, buffer.label);
+        fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' is bound twice and written", kernel.name,
+             buffer.label);
   }
 }
 
-Recorder::Recorder(const Device& device, std::string_view label, bool trace) : state_(std::make_unique<State>()) {
+Recorder::Recorder(const Device& device, std::string_view label, bool trace)
+    : state_(std::make_unique<State>()) {
   state_->device = device.state();
   state_->label = label;
   state_->trace = trace;
   state_->device->check();
   if (trace && !device.features().timestamps)
-    fail(ErrorKind::unsupported, "[gpu] '{}' has no timestamps, so nothing can be traced on it", device.name());
+    fail(ErrorKind::unsupported, "[gpu] '{}' has no timestamps, so nothing can be traced on it",
+         device.name());
 }
 
 Recorder::~Recorder() = default;
 Recorder::Recorder(Recorder&&) noexcept = default;
 
-void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings, Grid grid, std::span<const std::byte> params) {
+void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings, Grid grid,
+                        std::span<const std::byte> params) {
   State& s = *state_;
   if (!kernel) fail(ErrorKind::invalid, "[gpu] dispatch of an empty kernel handle in work '{}'", s.label);
   const Kernel::State& k = *kernel.state();
   s.check_bindings(k, bindings);
   if (params.size() != k.params_size)
-    fail(ErrorKind::invalid, "[gpu] kernel '{}' takes {} bytes of params, {} were given", k.name, k.params_size, params.size());
+    fail(ErrorKind::invalid, "[gpu] kernel '{}' takes {} bytes of params, {} were given", k.name,
+         k.params_size, params.size());
   const uint32_t limit = s.device->limits.max_workgroups;
   if (grid.x > limit || grid.y > limit || grid.z > limit)
-    fail(ErrorKind::invalid, "[gpu] kernel '{}': grid ({}, {}, {}) passes the limit of {} workgroups per dimension", k.name, grid.x,
-         grid.y, grid.z, limit);
+    fail(ErrorKind::invalid,
+         "[gpu] kernel '{}': grid ({}, {}, {}) passes the limit of {} workgroups per dimension", k.name,
+         grid.x, grid.y, grid.z, limit);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
 
   if (!s.pass) s.begin_pass(k);
@@ -249,25 +271,32 @@ void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings,
   if (s.trace) s.end_pass();
 }
 
-void Recorder::State::check_range(std::string_view what, const Buffer& buffer, uint64_t offset, uint64_t bytes) const {
-  if (!buffer || buffer.state()->device != device) fail(ErrorKind::invalid, "[gpu] {} of a buffer of another device", what);
+void Recorder::State::check_range(std::string_view what, const Buffer& buffer, uint64_t offset,
+                                  uint64_t bytes) const {
+  if (!buffer || buffer.state()->device != device)
+    fail(ErrorKind::invalid, "[gpu] {} of a buffer of another device", what);
   if (offset > buffer.size() || bytes > buffer.size() - offset)
-    fail(ErrorKind::invalid, "[gpu] {} of {} bytes at {} passes the end of buffer '{}' ({} bytes)", what, bytes, offset, buffer.label(),
-         buffer.size());
+    fail(ErrorKind::invalid, "[gpu] {} of {} bytes at {} passes the end of buffer '{}' ({} bytes)", what,
+         bytes, offset, buffer.label(), buffer.size());
 }
 
-void Recorder::copy(const Buffer& from, uint64_t from_offset, const Buffer& to, uint64_t to_offset, uint64_t bytes) {
+void Recorder::copy(const Buffer& from, uint64_t from_offset, const Buffer& to, uint64_t to_offset,
+                    uint64_t bytes) {
   State& s = *state_;
   s.check_range("copy", from, from_offset, bytes);
   s.check_range("copy", to, to_offset, bytes);
-  if (from_offset % 4 || to_offset % 4 || bytes % 4)
-    fail(ErrorKind::invalid, "[gpu] copy of {} bytes from {} to {} ('{}' to '{}'): WebGPU copies whole words of 4 bytes", bytes,
+  const bool to_the_ends = from_offset + bytes == from.size() && to_offset + bytes == to.size();
+  if (from_offset % 4 || to_offset % 4 || (bytes % 4 && !to_the_ends))
+    fail(ErrorKind::invalid,
+         "[gpu] copy of {} bytes from {} to {} ('{}' to '{}'): WebGPU copies whole words of 4 bytes", bytes,
          from_offset, to_offset, from.label(), to.label());
-  if (from.state() == to.state()) fail(ErrorKind::invalid, "[gpu] copy inside buffer '{}': source and target must differ", from.label());
+  if (from.state() == to.state())
+    fail(ErrorKind::invalid, "[gpu] copy inside buffer '{}': source and target must differ", from.label());
   if (bytes == 0) return;
   s.end_pass();
   s.need_encoder();
-  s.api().CommandEncoderCopyBufferToBuffer(s.encoder, from.state()->memory.handle, from_offset, to.state()->memory.handle, to_offset, bytes);
+  s.api().CommandEncoderCopyBufferToBuffer(s.encoder, from.state()->memory.handle, from_offset,
+                                           to.state()->memory.handle, to_offset, round_up(bytes, 4));
   s.hold(from);
   s.hold(to);
 }
@@ -276,7 +305,9 @@ void Recorder::clear(const Buffer& buffer, uint64_t offset, uint64_t bytes) {
   State& s = *state_;
   s.check_range("clear", buffer, offset, bytes);
   if (offset % 4 || bytes % 4)
-    fail(ErrorKind::invalid, "[gpu] clear of {} bytes at {} of buffer '{}': WebGPU clears whole words of 4 bytes", bytes, offset, buffer.label());
+    fail(ErrorKind::invalid,
+         "[gpu] clear of {} bytes at {} of buffer '{}': WebGPU clears whole words of 4 bytes", bytes, offset,
+         buffer.label());
   if (bytes == 0) return;
   s.end_pass();
   s.need_encoder();
@@ -284,7 +315,8 @@ void Recorder::clear(const Buffer& buffer, uint64_t offset, uint64_t bytes) {
   s.hold(buffer);
 }
 
-std::shared_ptr<Readback::State> Recorder::State::copy_to_staging(abi::Buffer from, uint64_t capacity, const std::string& from_label,
+std::shared_ptr<Readback::State> Recorder::State::copy_to_staging(abi::Buffer from, uint64_t capacity,
+                                                                  const std::string& from_label,
                                                                   uint64_t offset, uint64_t bytes) {
   end_pass();
   need_encoder();
@@ -305,18 +337,22 @@ Readback Recorder::read(const Buffer& buffer, uint64_t offset, uint64_t bytes) {
   s.check_range("read", buffer, offset, bytes);
   if (bytes == 0) fail(ErrorKind::invalid, "[gpu] read of no bytes of buffer '{}'", buffer.label());
   s.hold(buffer);
-  return Readback(s.copy_to_staging(buffer.state()->memory.handle, buffer.state()->memory.capacity, buffer.label(), offset, bytes));
+  return Readback(s.copy_to_staging(buffer.state()->memory.handle, buffer.state()->memory.capacity,
+                                    buffer.label(), offset, bytes));
 }
 
 void Recorder::State::resolve_times() {
   const uint64_t count = 2 * traced.size();
-  time_memory = device->create_memory(count * sizeof(uint64_t), abi::kUsageQueryResolve | abi::kUsageCopySrc, "timestamps", false);
+  time_memory = device->create_memory(count * sizeof(uint64_t), abi::kUsageQueryResolve | abi::kUsageCopySrc,
+                                      "timestamps", false);
   for (size_t i = 0; i < queries.size(); ++i) {
     const uint64_t first = i * kQueriesPerSet;
     const auto in_set = static_cast<uint32_t>(std::min<uint64_t>(count - first, kQueriesPerSet));
-    api().CommandEncoderResolveQuerySet(encoder, queries[i], 0, in_set, time_memory.handle, first * sizeof(uint64_t));
+    api().CommandEncoderResolveQuerySet(encoder, queries[i], 0, in_set, time_memory.handle,
+                                        first * sizeof(uint64_t));
   }
-  times = copy_to_staging(time_memory.handle, time_memory.capacity, "timestamps", 0, count * sizeof(uint64_t));
+  times =
+      copy_to_staging(time_memory.handle, time_memory.capacity, "timestamps", 0, count * sizeof(uint64_t));
 }
 
 Fence Recorder::submit() {
@@ -337,8 +373,9 @@ Fence Recorder::submit() {
     api.DeviceDestroy(d.device);
   }
   try {
-    // wgpu-native aborts the process when it is given invalid commands or a lost device, so nothing is submitted
-    // before everything it has to say is known. Its callbacks run inside the calls and inside this pump.
+    // wgpu-native aborts the process when it is given invalid commands or a lost device, so nothing is
+    // submitted before everything it has to say is known. Its callbacks run inside the calls and inside this
+    // pump.
     pump(*d.library, d.device);
     d.check();
   } catch (const Error& e) {
@@ -369,7 +406,8 @@ std::vector<Timing> Recorder::timings() {
   State& s = *state_;
   if (!s.times) return {};
   const std::span<const std::byte> bytes = Readback(s.times).wait();
-  const double period = s.api().QueueGetTimestampPeriod ? s.api().QueueGetTimestampPeriod(s.device->queue) : 1.0;  // ns per tick
+  const double period = s.api().QueueGetTimestampPeriod ? s.api().QueueGetTimestampPeriod(s.device->queue)
+                                                        : 1.0;  // ns per tick
   std::vector<Timing> timings;
   for (size_t i = 0; i < s.traced.size(); ++i) {
     uint64_t ticks[2];

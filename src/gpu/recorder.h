@@ -53,9 +53,9 @@ struct Timing {
   double microseconds = 0;
 };
 
-/// Records dispatches and copies, then submits them as one. Dispatches share one pass until a copy comes between.
-/// Work runs in the order recorded, each step sees what the steps before it wrote. A recorder that is dropped
-/// without a submit leaves no trace.
+/// Records dispatches and copies, then submits them as one. Dispatches share one pass until a copy comes
+/// between. Work runs in the order recorded, each step sees what the steps before it wrote. A recorder that
+/// is dropped without a submit leaves no trace.
 class Recorder {
  public:
   /// `trace`: give every dispatch its own pass and measure it; needs Features::timestamps.
@@ -71,12 +71,14 @@ class Recorder {
     dispatch(kernel, std::span(bindings.begin(), bindings.size()), grid);
   }
   template <typename Params>
-  void dispatch(const Kernel& kernel, std::initializer_list<Binding> bindings, Grid grid, const Params& params) {
+  void dispatch(const Kernel& kernel, std::initializer_list<Binding> bindings, Grid grid,
+                const Params& params) {
     static_assert(std::is_trivially_copyable_v<Params>);
-    dispatch(kernel, std::span(bindings.begin(), bindings.size()), grid, std::as_bytes(std::span(&params, 1)));
+    dispatch(kernel, std::span(bindings.begin(), bindings.size()), grid,
+             std::as_bytes(std::span(&params, 1)));
   }
 
-  /// Sizes and offsets are multiples of 4.
+  /// Sizes and offsets are multiples of 4; a size may be ragged where both ranges end with their buffers.
   void copy(const Buffer& from, uint64_t from_offset, const Buffer& to, uint64_t to_offset, uint64_t bytes);
   void clear(const Buffer& buffer, uint64_t offset, uint64_t bytes);
 

@@ -8,11 +8,12 @@ namespace weft::gpu {
 
 using nlohmann::json;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Limits, max_buffer_size, max_binding_size, max_storage_buffers, max_workgroup_memory,
-                                   max_workgroup_threads, max_workgroups, storage_alignment, uniform_alignment, max_immediates)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Limits, max_buffer_size, max_binding_size, max_storage_buffers,
+                                   max_workgroup_memory, max_workgroup_threads, max_workgroups,
+                                   storage_alignment, uniform_alignment, max_immediates)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MatrixConfig, input, output, m, n, k)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Features, f16, subgroups, dot4, immediates, timestamps, subgroup_min, subgroup_max, matrices,
-                                   matrix_feature)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Features, f16, subgroups, dot4, immediates, timestamps, subgroup_min,
+                                   subgroup_max, matrices, matrix_feature)
 NLOHMANN_JSON_SERIALIZE_ENUM(AdapterType, {{AdapterType::unknown, "unknown"},
                                            {AdapterType::discrete, "discrete"},
                                            {AdapterType::integrated, "integrated"},
@@ -22,27 +23,37 @@ NLOHMANN_JSON_SERIALIZE_ENUM(LibraryStatus, {{LibraryStatus::unloadable, "unload
                                              {LibraryStatus::refused, "refused"},
                                              {LibraryStatus::crashed, "crashed"},
                                              {LibraryStatus::timed_out, "timed_out"}})
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AdapterReport, name, driver, backend, type, vendor_id, device_id, limits, features, submit_us,
-                                   dispatch_us, error)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LibraryReport, path, status, implementation, abi, version, message, adapters)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AdapterReport, name, driver, backend, type, vendor_id, device_id, limits,
+                                   features, submit_us, dispatch_us, error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LibraryReport, path, status, implementation, abi, version, message,
+                                   adapters)
 
 const char* to_string(AdapterType type) {
   switch (type) {
-    case AdapterType::discrete: return "discrete GPU";
-    case AdapterType::integrated: return "integrated GPU";
-    case AdapterType::cpu: return "CPU";
-    case AdapterType::unknown: break;
+    case AdapterType::discrete:
+      return "discrete GPU";
+    case AdapterType::integrated:
+      return "integrated GPU";
+    case AdapterType::cpu:
+      return "CPU";
+    case AdapterType::unknown:
+      break;
   }
   return "unknown";
 }
 
 const char* to_string(LibraryStatus status) {
   switch (status) {
-    case LibraryStatus::usable: return "usable";
-    case LibraryStatus::refused: return "refused";
-    case LibraryStatus::unloadable: return "unloadable";
-    case LibraryStatus::crashed: return "crashed";
-    case LibraryStatus::timed_out: return "timed out";
+    case LibraryStatus::usable:
+      return "usable";
+    case LibraryStatus::refused:
+      return "refused";
+    case LibraryStatus::unloadable:
+      return "unloadable";
+    case LibraryStatus::crashed:
+      return "crashed";
+    case LibraryStatus::timed_out:
+      return "timed out";
   }
   return "unknown";
 }

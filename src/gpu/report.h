@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-/// What is known about WebGPU libraries and their adapters: plain data, made by probing (probe.h), kept in the
-/// cache, read by device selection, `weft devices` and `weft doctor`.
+/// What is known about WebGPU libraries and their adapters: plain data, made by probing (probe.h), kept in
+/// the cache, read by device selection, `weft devices` and `weft doctor`.
 namespace weft::gpu {
 
 enum class AdapterType { discrete = 1, integrated = 2, cpu = 3, unknown = 4 };  // numbers of webgpu.h

@@ -14,7 +14,9 @@
 /// What the handles of device.h, buffer.h and kernel.h point at. Internal to src/gpu.
 namespace weft::gpu {
 
-inline constexpr uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+inline constexpr uint64_t round_up(uint64_t value, uint64_t step) {
+  return (value + step - 1) / step * step;
+}
 
 /// Written by callbacks of the library, on whatever thread; read by the next foreground call.
 struct DeviceErrors {
@@ -23,7 +25,8 @@ struct DeviceErrors {
   std::optional<std::string> lost;  // set once, stays
 };
 
-/// A WebGPU buffer of the pool or of a Buffer handle. The id names it in bind group keys, and is never used again.
+/// A WebGPU buffer of the pool or of a Buffer handle. The id names it in bind group keys, and is never used
+/// again.
 struct Memory {
   abi::Buffer handle = nullptr;
   uint64_t id = 0;
@@ -85,7 +88,7 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   std::shared_ptr<DeviceErrors> errors = std::make_shared<DeviceErrors>();
   Counters counters;
 
-  std::map<std::string, Layout> layouts;                                  // by signature
+  std::map<std::string, Layout> layouts;                                    // by signature
   std::unordered_map<std::string, std::shared_ptr<Kernel::State>> kernels;  // by name and text
   abi::BindGroupLayout uniform_layout = nullptr;
   std::vector<UniformChunk> uniforms;
@@ -105,10 +108,15 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   [[noreturn]] void throw_lost();
   void set_lost(const std::string& why);
   bool lost() const;
+  /// Nothing may be called any more: the driver hangs, or the process is at its end.
+  bool dead() const { return hung || Library::process_exiting(); }
 
   /// Waits for an asynchronous answer; throws ErrorKind::lost or ErrorKind::timeout naming `what`.
   /// `injected`: nobody will answer, and the driver is not to blame.
   void wait(abi::Future future, const AnswerBase& answer, std::string_view what, bool injected = false);
+
+  /// Throws ErrorKind::memory for what no buffer of this device can hold.
+  void check_size(uint64_t bytes, std::string_view label) const;
 
   /// Creates a WebGPU buffer; throws ErrorKind::memory or ErrorKind::invalid with the label.
   Memory create_memory(uint64_t capacity, uint64_t usage, const std::string& label, bool mapped);
@@ -125,8 +133,8 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   std::pair<abi::Future, std::shared_ptr<AnswerBase>> work_done();
 };
 
-/// Errors of the calls between construction and pop(), which returns the message of the first one. Every push is
-/// popped exactly once, in the reverse order (wgpu-native aborts on an empty stack).
+/// Errors of the calls between construction and pop(), which returns the message of the first one. Every push
+/// is popped exactly once, in the reverse order (wgpu-native aborts on an empty stack).
 class ErrorScope {
  public:
   ErrorScope(Device::State& device, uint32_t filter);

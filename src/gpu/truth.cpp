@@ -85,7 +85,9 @@ alias Left = subgroup_matrix_left<f16, 16, 16>;
 )";
 
 Device open(const Adapter& adapter, const Features& features) {
-  return Device::create(adapter, features, {.deadline = std::chrono::seconds(10), .faults = std::make_shared<FaultPlan>(std::vector<std::string>{})});
+  return Device::create(adapter, features,
+                        {.deadline = std::chrono::seconds(10),
+                         .faults = std::make_shared<FaultPlan>(std::vector<std::string>{})});
 }
 
 struct PlainParams {
@@ -164,7 +166,9 @@ bool timestamps_work(Device& device) {
   for (int i = 0; i < 2; ++i) recorder.dispatch(kernel, {out}, {}, PlainParams{});
   recorder.submit();
   const std::vector<Timing> timings = recorder.timings();
-  return timings.size() == 2 && std::ranges::all_of(timings, [](const Timing& t) { return t.microseconds > 0 && t.microseconds < 1e7; });
+  return timings.size() == 2 && std::ranges::all_of(timings, [](const Timing& t) {
+           return t.microseconds > 0 && t.microseconds < 1e7;
+         });
 }
 
 struct ScalarType {
@@ -172,8 +176,8 @@ struct ScalarType {
   uint32_t per_word;  // elements of 32 bits
   uint32_t ones;      // a word of ones
 };
-constexpr ScalarType kF16Type{"f16", 2, 0x3c003c00}, kF32Type{"f32", 1, 0x3f800000}, kI8Type{"i8", 4, 0x01010101},
-    kU8Type{"u8", 4, 0x01010101}, kI32Type{"i32", 1, 1}, kU32Type{"u32", 1, 1};
+constexpr ScalarType kF16Type{"f16", 2, 0x3c003c00}, kF32Type{"f32", 1, 0x3f800000},
+    kI8Type{"i8", 4, 0x01010101}, kU8Type{"u8", 4, 0x01010101}, kI32Type{"i32", 1, 1}, kU32Type{"u32", 1, 1};
 
 uint32_t word_of(const ScalarType& type, uint32_t value) {
   if (type.name == "f32") {
@@ -190,12 +194,15 @@ uint32_t word_of(const ScalarType& type, uint32_t value) {
 }
 
 std::string replace_all(std::string text, const std::string& word, std::string_view by) {
-  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + by.size())) text.replace(at, word.size(), by);
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + by.size()))
+    text.replace(at, word.size(), by);
   return text;
 }
 
-bool matrix_works(Device& device, const ScalarType& input, const ScalarType& output, uint32_t m, uint32_t n, uint32_t k) {
-  const std::string source = replace_all(replace_all(std::string(kMatrix), "INPUT", input.name), "OUTPUT", output.name);
+bool matrix_works(Device& device, const ScalarType& input, const ScalarType& output, uint32_t m, uint32_t n,
+                  uint32_t k) {
+  const std::string source =
+      replace_all(replace_all(std::string(kMatrix), "INPUT", input.name), "OUTPUT", output.name);
   const Words words = run(device, source,
                           {{"M", m},
                            {"N", n},
@@ -212,9 +219,14 @@ bool matrix_works(Device& device, const ScalarType& input, const ScalarType& out
 
 /// Every shape any known GPU offers, tried one by one.
 std::vector<MatrixConfig> find_matrices(const Adapter& adapter, const Features& features) {
-  constexpr std::pair<ScalarType, ScalarType> types[] = {
-      {kF16Type, kF32Type}, {kF16Type, kF16Type}, {kF32Type, kF32Type}, {kI8Type, kI32Type}, {kU8Type, kU32Type}};
-  constexpr std::array<uint32_t, 3> shapes[] = {{16, 16, 16}, {16, 16, 32}, {16, 8, 16}, {16, 8, 8}, {8, 8, 8}, {8, 16, 16}, {8, 8, 16}, {8, 8, 32}, {8, 16, 32}, {16, 8, 32}, {32, 32, 16}};
+  constexpr std::pair<ScalarType, ScalarType> types[] = {{kF16Type, kF32Type},
+                                                         {kF16Type, kF16Type},
+                                                         {kF32Type, kF32Type},
+                                                         {kI8Type, kI32Type},
+                                                         {kU8Type, kU32Type}};
+  constexpr std::array<uint32_t, 3> shapes[] = {{16, 16, 16}, {16, 16, 32}, {16, 8, 16}, {16, 8, 8},
+                                                {8, 8, 8},    {8, 16, 16},  {8, 8, 16},  {8, 8, 32},
+                                                {8, 16, 32},  {16, 8, 32},  {32, 32, 16}};
   std::vector<MatrixConfig> found;
   std::optional<Device> device;  // one for all: opening a device takes longer than many compilations
   for (const auto& [input, output] : types)
@@ -222,7 +234,8 @@ std::vector<MatrixConfig> find_matrices(const Adapter& adapter, const Features& 
       if (m * n > 512 || m * k / input.per_word > 512) continue;
       try {
         if (!device) device = open(adapter, features);
-        if (matrix_works(*device, input, output, m, n, k)) found.push_back({std::string(input.name), std::string(output.name), m, n, k});
+        if (matrix_works(*device, input, output, m, n, k))
+          found.push_back({std::string(input.name), std::string(output.name), m, n, k});
       } catch (const Error& e) {
         if (e.kind() == ErrorKind::lost || e.kind() == ErrorKind::timeout) device.reset();
       }
@@ -231,8 +244,8 @@ std::vector<MatrixConfig> find_matrices(const Adapter& adapter, const Features& 
 }
 
 void prove_matrices(const Adapter& adapter, Features& features) {
-  // chromium-experimental-subgroup-matrix is 0x50034 in Dawn of 2026. Such numbers move between versions, so its
-  // neighbours are tried after it.
+  // chromium-experimental-subgroup-matrix is 0x50034 in Dawn of 2026. Such numbers move between versions, so
+  // its neighbours are tried after it.
   std::vector<uint32_t> candidates;
   for (uint32_t number : adapter.claimed_features())
     if (number >= 0x50020 && number < 0x50060) candidates.push_back(number);
@@ -257,18 +270,22 @@ void prove_matrices(const Adapter& adapter, Features& features) {
 Features prove_features(const Adapter& adapter) {
   const abi::Api& api = adapter.library().state()->api;
   Device plain = open(adapter, {});
-  if (!plain_works(plain)) fail(ErrorKind::unsupported, "[gpu] {} computes wrong results", adapter.info().name);
+  if (!plain_works(plain))
+    fail(ErrorKind::unsupported, "[gpu] {} computes wrong results", adapter.info().name);
 
   Features proven;
-  const bool may_immediates = api.ComputePassEncoderSetImmediates && adapter.raw_limits().max_immediates >= 64 &&
+  const bool may_immediates = api.ComputePassEncoderSetImmediates &&
+                              adapter.raw_limits().max_immediates >= 64 &&
                               (api.is_dawn() || adapter.claims(abi::kFeatureWgpuImmediates));
   if (may_immediates) proven.immediates = proves(adapter, {.immediates = true}, "immediates", plain_works);
   if (adapter.claims(api.feature_f16())) proven.f16 = proves(adapter, {.f16 = true}, "f16", f16_works);
   proven.dot4 = proves(adapter, {.dot4 = true}, "dot4I8Packed", dot4_works);
-  if (adapter.claims(api.feature_timestamps())) proven.timestamps = proves(adapter, {.timestamps = true}, "timestamps", timestamps_work);
+  if (adapter.claims(api.feature_timestamps()))
+    proven.timestamps = proves(adapter, {.timestamps = true}, "timestamps", timestamps_work);
   if (adapter.claims(api.feature_subgroups())) {
     Features sizes = adapter.info().features;
-    proven.subgroups = proves(adapter, {.subgroups = true}, "subgroups", [&](Device& d) { return subgroups_work(d, sizes); });
+    proven.subgroups = proves(adapter, {.subgroups = true}, "subgroups",
+                              [&](Device& d) { return subgroups_work(d, sizes); });
     if (proven.subgroups) {
       proven.subgroup_min = sizes.subgroup_min;
       proven.subgroup_max = sizes.subgroup_max;
@@ -308,7 +325,9 @@ Features enabled_features(const Features& proven) {
     if (name == "immediates") features.immediates = false;
     if (name == "subgroup_matrix" || name == "subgroups") features.matrices.clear();
   }
-  if (!features.f16) std::erase_if(features.matrices, [](const MatrixConfig& c) { return c.input == "f16" || c.output == "f16"; });
+  if (!features.f16)
+    std::erase_if(features.matrices,
+                  [](const MatrixConfig& c) { return c.input == "f16" || c.output == "f16"; });
   return features;
 }
 

@@ -1,10 +1,10 @@
 #include "gpu/wgsl.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <regex>
 
 #include "base/error.h"
 
@@ -37,7 +37,9 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-std::string_view without_comment(std::string_view line) { return line.substr(0, line.find("//")); }
+std::string_view without_comment(std::string_view line) {
+  return line.substr(0, line.find("//"));
+}
 
 bool truth(const Constant& constant) {
   return std::visit([](auto value) { return value != decltype(value){}; }, constant.value);
@@ -45,14 +47,17 @@ bool truth(const Constant& constant) {
 
 std::string declaration(const Constant& c) {
   if (const bool* value = std::get_if<bool>(&c.value)) return fmt::format("const {} = {};\n", c.name, *value);
-  if (const int32_t* value = std::get_if<int32_t>(&c.value)) return fmt::format("const {}: i32 = {};\n", c.name, *value);
-  if (const uint32_t* value = std::get_if<uint32_t>(&c.value)) return fmt::format("const {}: u32 = {}u;\n", c.name, *value);
+  if (const int32_t* value = std::get_if<int32_t>(&c.value))
+    return fmt::format("const {}: i32 = {};\n", c.name, *value);
+  if (const uint32_t* value = std::get_if<uint32_t>(&c.value))
+    return fmt::format("const {}: u32 = {}u;\n", c.name, *value);
   const float value = std::get<float>(c.value);
   if (!std::isfinite(value)) fail(ErrorKind::invalid, "[wgsl] constant {} is not finite", c.name);
   return fmt::format("const {}: f32 = {:.9e}f;\n", c.name, value);
 }
 
-std::map<std::string, bool, std::less<>> conditions(const std::vector<Constant>& constants, const Features& features) {
+std::map<std::string, bool, std::less<>> conditions(const std::vector<Constant>& constants,
+                                                    const Features& features) {
   std::map<std::string, bool, std::less<>> truths = {
       {"F16", features.f16},
       {"SUBGROUPS", features.subgroups},
@@ -82,7 +87,8 @@ std::string select_lines(std::string_view kernel, std::string_view source,
       if (negated) name.remove_prefix(1);
       const auto found = truths.find(name);
       if (found == truths.end())
-        fail(ErrorKind::invalid, "[wgsl] kernel '{}' line {}: {} is neither a constant nor a feature", kernel, number, name);
+        fail(ErrorKind::invalid, "[wgsl] kernel '{}' line {}: {} is neither a constant nor a feature", kernel,
+             number, name);
       levels.push_back({found->second != negated, found->second != negated});
     } else if (word == "#else" && !levels.empty()) {
       levels.back().active = !levels.back().taken;
@@ -93,8 +99,8 @@ std::string select_lines(std::string_view kernel, std::string_view source,
     } else if (active()) {
       for (const Banned& banned : kBanned)
         if (without_comment(line).find(banned.text) != std::string_view::npos)
-          fail(ErrorKind::invalid, "[wgsl] kernel '{}' line {}: '{}' does not work on every library; {}", kernel, number,
-               trim(banned.text), banned.instead);
+          fail(ErrorKind::invalid, "[wgsl] kernel '{}' line {}: '{}' does not work on every library; {}",
+               kernel, number, trim(banned.text), banned.instead);
       text += line;
     }
     text += '\n';
@@ -109,40 +115,88 @@ std::string without_comments(const std::string& text) {
   return result;
 }
 
-std::vector<bool> find_bindings(std::string_view kernel, const std::string& text) {
-  static const std::regex pattern(
-      R"(@group\(\s*(\d+)\s*\)\s*@binding\(\s*(\d+)\s*\)\s*var<\s*storage\s*(?:,\s*(read|read_write)\s*)?>)");
+/// Reads a text word by word; white space between words does not count.
+class Scanner {
+ public:
+  Scanner(std::string_view text, size_t at) : text_(text), at_(at) {}
+
+  bool accept(std::string_view word) {
+    skip_space();
+    if (!text_.substr(at_).starts_with(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+  /// The longest run of letters, digits and the given extra characters; may be empty.
+  std::string_view word(std::string_view extra = "_") {
+    skip_space();
+    const size_t begin = at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) ||
+                                  extra.find(text_[at_]) != std::string_view::npos))
+      ++at_;
+    return text_.substr(begin, at_ - begin);
+  }
+
+ private:
+  void skip_space() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
+  }
+  std::string_view text_;
+  size_t at_;
+};
+
+/// `@group(0) @binding(0) var<storage, read_write>`: what is written, in order. Other variables are passed
+/// over.
+std::vector<bool> find_bindings(std::string_view kernel, std::string_view code) {
   std::vector<bool> writes;
-  for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match) {
-    if ((*match)[1] != "0" || (*match)[2] != std::to_string(writes.size()))
-      fail(ErrorKind::invalid, "[wgsl] kernel '{}': buffers must be @group(0) with bindings 0, 1, 2 ... in order; found {}",
-           kernel, match->str());
-    writes.push_back((*match)[3] == "read_write");
+  for (size_t at = code.find("@group"); at != std::string_view::npos; at = code.find("@group", at + 1)) {
+    Scanner scan(code, at + 6);
+    scan.accept("(");
+    const std::string_view group = scan.word();
+    const bool binding_follows = scan.accept(")") && scan.accept("@binding") && scan.accept("(");
+    const std::string_view binding = scan.word();
+    if (!binding_follows || !scan.accept(")") || !scan.accept("var") || !scan.accept("<") ||
+        !scan.accept("storage"))
+      continue;
+    if (group != "0" || binding != std::to_string(writes.size()))
+      fail(ErrorKind::invalid,
+           "[wgsl] kernel '{}': buffers must be @group(0) with bindings 0, 1, 2 ... in order; found "
+           "@group({}) @binding({})",
+           kernel, group, binding);
+    writes.push_back(scan.accept(",") && scan.word() == "read_write");
   }
   return writes;
 }
 
 /// Bytes of `struct Params`; 0 when there is none.
-uint32_t find_params(std::string_view kernel, const std::string& text) {
-  static const std::regex pattern(R"(struct\s+Params\s*\{([^}]*)\})"), member(R"(\w+\s*:\s*([\w<>]+))");
-  std::smatch body;
-  if (!std::regex_search(text, body, pattern)) return 0;
-  const std::string members = body[1];
+uint32_t find_params(std::string_view kernel, std::string_view code) {
   uint32_t count = 0;
-  for (std::sregex_iterator match(members.begin(), members.end(), member), end; match != end; ++match, ++count) {
-    const std::string type = (*match)[1];
-    if (type != "u32" && type != "i32" && type != "f32")
-      fail(ErrorKind::invalid, "[wgsl] kernel '{}': Params may hold u32, i32 and f32 only, not {}", kernel, type);
+  for (size_t at = code.find("struct"); at != std::string_view::npos; at = code.find("struct", at + 1)) {
+    Scanner scan(code, at + 6);
+    if (scan.word() != "Params" || !scan.accept("{")) continue;
+    while (!scan.accept("}")) {
+      const std::string_view name = scan.word();
+      if (name.empty() || !scan.accept(":"))
+        fail(ErrorKind::invalid, "[wgsl] kernel '{}': struct Params cannot be read", kernel);
+      const std::string_view type = scan.word("_<>");
+      if (type != "u32" && type != "i32" && type != "f32")
+        fail(ErrorKind::invalid, "[wgsl] kernel '{}': Params may hold u32, i32 and f32 only, not {}", kernel,
+             type);
+      scan.accept(",");
+      ++count;
+    }
+    if (count == 0 || count > 64)
+      fail(ErrorKind::invalid, "[wgsl] kernel '{}': Params has {} members; 1 to 64 are possible", kernel,
+           count);
+    break;
   }
-  if (count == 0 || count > 64)
-    fail(ErrorKind::invalid, "[wgsl] kernel '{}': Params has {} members; 1 to 64 are possible", kernel, count);
   return 4 * count;
 }
 
 constexpr std::string_view kDot4 = "fn dot4_i8(a: u32, b: u32) -> i32 { return dot4I8Packed(a, b); }\n";
 constexpr std::string_view kDot4Plain =
     "fn dot4_i8(a: u32, b: u32) -> i32 { let s = vec4<u32>(24u, 16u, 8u, 0u); "
-    "let p = (bitcast<vec4<i32>>(vec4<u32>(a) << s) >> vec4<u32>(24u)) * (bitcast<vec4<i32>>(vec4<u32>(b) << s) >> "
+    "let p = (bitcast<vec4<i32>>(vec4<u32>(a) << s) >> vec4<u32>(24u)) * (bitcast<vec4<i32>>(vec4<u32>(b) << "
+    "s) >> "
     "vec4<u32>(24u)); return p.x + p.y + p.z + p.w; }\n";
 
 }  // namespace
@@ -172,7 +226,8 @@ Wgsl translate(std::string_view kernel, std::string_view source, const std::vect
   if (result.params_size > 0) {
     const bool fits = target.features.immediates && result.params_size <= target.max_immediates;
     result.params = fits ? ParamsPath::immediate : ParamsPath::uniform;
-    text += fits ? "var<immediate> params: Params;\n" : "@group(1) @binding(0) var<uniform> params: Params;\n";
+    text +=
+        fits ? "var<immediate> params: Params;\n" : "@group(1) @binding(0) var<uniform> params: Params;\n";
   }
   result.prelude_lines = static_cast<int>(std::ranges::count(text, '\n'));
   text += body;
@@ -180,16 +235,20 @@ Wgsl translate(std::string_view kernel, std::string_view source, const std::vect
 }
 
 std::string relate_to_source(const std::string& message, int prelude_lines) {
-  static const std::regex pattern(R"((wgsl)?:(\d+):(\d+))");
   std::string result;
   size_t done = 0;
-  for (std::sregex_iterator match(message.begin(), message.end(), pattern), end; match != end; ++match) {
-    int line = 0;
-    const std::string digits = (*match)[2];
-    std::from_chars(digits.data(), digits.data() + digits.size(), line);
-    result.append(message, done, static_cast<size_t>(match->position()) - done);
-    result += fmt::format("line {} column {}", std::max(line - prelude_lines, 0), (*match)[3].str());
-    done = static_cast<size_t>(match->position() + match->length());
+  for (size_t colon = message.find(':'); colon != std::string::npos; colon = message.find(':', colon + 1)) {
+    int line = 0, column = 0;
+    const char* end = message.data() + message.size();
+    const auto [after_line, bad_line] = std::from_chars(message.data() + colon + 1, end, line);
+    if (bad_line != std::errc() || after_line == end || *after_line != ':') continue;
+    const auto [after_column, bad_column] = std::from_chars(after_line + 1, end, column);
+    if (bad_column != std::errc()) continue;
+    const size_t begin = message.substr(done, colon - done).ends_with("wgsl") ? colon - 4 : colon;
+    result.append(message, done, begin - done);
+    result += fmt::format("line {} column {}", std::max(line - prelude_lines, 0), column);
+    done = static_cast<size_t>(after_column - message.data());
+    colon = done - 1;
   }
   return result + message.substr(done);
 }

@@ -9,14 +9,16 @@
 #include "gpu/abi.h"
 #include "gpu/report.h"
 
-/// One WGSL source for every library. Kernels are written in a small dialect, and this file alone knows what each
-/// implementation wants to see of it:
+/// One WGSL source for every library. Kernels are written in a small dialect, and this file alone knows what
+/// each implementation wants to see of it:
 ///
 ///   - No `enable`, `requires` or `diagnostic` lines: they are added as the device needs them.
 ///   - Buffers are `@group(0) @binding(i) var<storage, read> a: array<f32>;` with i = 0, 1, 2 ... in order.
-///   - Small parameters are `struct Params { n: u32, scale: f32 }`, scalars of 32 bits only, read as `params.n`.
+///   - Small parameters are `struct Params { n: u32, scale: f32 }`, scalars of 32 bits only, read as
+///   `params.n`.
 ///     Whether they travel as immediates or in a uniform buffer is decided here: do not declare `params`.
-///   - `#if NAME`, `#if !NAME`, `#else`, `#endif`: NAME is a constant of the kernel or a feature (F16, SUBGROUPS,
+///   - `#if NAME`, `#if !NAME`, `#else`, `#endif`: NAME is a constant of the kernel or a feature (F16,
+///   SUBGROUPS,
 ///     SUBGROUP_MATRIX, DOT4). Constants are also WGSL constants of that name.
 ///   - `dot4_i8(a, b)` is dot4I8Packed where that exists and the same arithmetic where it does not.
 ///   - Pointers into storage as parameters, `subgroupElect` and `bitcast<vec2<f16>>` are refused everywhere,
@@ -39,10 +41,10 @@ struct WgslTarget {
 };
 
 struct Wgsl {
-  std::string text;           ///< what the library compiles
-  int prelude_lines = 0;      ///< lines before the first line of the source
-  std::vector<bool> writes;   ///< one per storage binding: false = read, true = read_write
-  uint32_t params_size = 0;   ///< bytes of Params, a multiple of 4
+  std::string text;          ///< what the library compiles
+  int prelude_lines = 0;     ///< lines before the first line of the source
+  std::vector<bool> writes;  ///< one per storage binding: false = read, true = read_write
+  uint32_t params_size = 0;  ///< bytes of Params, a multiple of 4
   ParamsPath params = ParamsPath::none;
 };
 
@@ -50,7 +52,8 @@ struct Wgsl {
 Wgsl translate(std::string_view kernel, std::string_view source, const std::vector<Constant>& constants,
                const WgslTarget& target);
 
-/// A compiler's message with the line numbers of the kernel's own source: Tint and naga both write `:LINE:COLUMN`.
+/// A compiler's message with the line numbers of the kernel's own source: Tint and naga both write
+/// `:LINE:COLUMN`.
 std::string relate_to_source(const std::string& message, int prelude_lines);
 
 }  // namespace weft::gpu

@@ -166,8 +166,7 @@ TEST_SUITE("base: env") {
       const auto caught = error_of([] { env::check_all(); });
       CHECK(caught.kind == "invalid");
       CHECK(caught.message.starts_with("[env] WEFT_DEVCE is not a variable of weft; these are: "));
-      for (const env::Variable& v : env::table())
-        CHECK(caught.message.find(v.name) != std::string::npos);
+      for (const env::Variable& v : env::table()) CHECK(caught.message.find(v.name) != std::string::npos);
     }
     const Set other("WEFTY", "not ours");
     CHECK_NOTHROW(env::check_all());
@@ -185,7 +184,6 @@ TEST_SUITE("base: env") {
 
   TEST_CASE("the values for people name every choice") {
     for (const env::Variable& v : env::table())
-      for (std::string_view choice : v.choices)
-        CHECK(v.values.find(choice) != std::string_view::npos);
+      for (std::string_view choice : v.choices) CHECK(v.values.find(choice) != std::string_view::npos);
   }
 }

@@ -44,7 +44,9 @@ struct Folder {
   Folder& operator=(const Folder&) = delete;
 };
 
-ptrdiff_t entries(const fs::path& folder) { return std::distance(fs::directory_iterator(folder), {}); }
+ptrdiff_t entries(const fs::path& folder) {
+  return std::distance(fs::directory_iterator(folder), {});
+}
 
 }  // namespace
 
@@ -73,8 +75,8 @@ TEST_SUITE("base: paths") {
   TEST_CASE("text comes back as it was written, and missing folders are made") {
     const Folder folder;
     const fs::path file = folder.path / "a/b/c/text";
-    for (const std::string& text :
-         {std::string(), std::string("one line\n"), std::string("\0\xff\r\n", 4), std::string(100'000, 'x')}) {
+    for (const std::string& text : {std::string(), std::string("one line\n"), std::string("\0\xff\r\n", 4),
+                                    std::string(100'000, 'x')}) {
       write_text(file, text);
       CHECK((read_text(file) == text));
       CHECK(entries(file.parent_path()) == 1);  // no draft is left

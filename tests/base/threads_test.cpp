@@ -24,7 +24,9 @@ std::vector<int> visits(ThreadPool& pool, size_t count, size_t grain) {
   return {seen.begin(), seen.end()};
 }
 
-void check_usable(ThreadPool& pool) { CHECK(visits(pool, 100, 3) == std::vector<int>(100, 1)); }
+void check_usable(ThreadPool& pool) {
+  CHECK(visits(pool, 100, 3) == std::vector<int>(100, 1));
+}
 
 }  // namespace
 
@@ -49,7 +51,8 @@ TEST_SUITE("base: threads") {
     std::atomic<size_t> sum{0};
     pool.for_each(10, 0, [&](size_t begin, size_t end) { sum += (end - begin) * (begin + 1); });
     CHECK(sum == 55);
-    pool.for_each(10, SIZE_MAX, [&](size_t begin, size_t end) { calls += begin == 0 && end == 10 ? 1 : 100; });
+    pool.for_each(10, SIZE_MAX,
+                  [&](size_t begin, size_t end) { calls += begin == 0 && end == 10 ? 1 : 100; });
     CHECK(calls == 1);
     pool.for_each(0, 1, [&](size_t, size_t) { ++calls; });
     CHECK(calls == 1);
@@ -98,11 +101,11 @@ TEST_SUITE("base: threads") {
     });
     CHECK(inner == 16 * 16);
     CHECK(strays == 0);
-    CHECK_THROWS_AS(pool.for_each(
-                        4, 1,
-                        [&](size_t, size_t) {
-                          pool.for_each(4, 1, [](size_t, size_t) { throw std::runtime_error("deep"); });
-                        }),
+    CHECK_THROWS_AS(pool.for_each(4, 1,
+                                  [&](size_t, size_t) {
+                                    pool.for_each(4, 1,
+                                                  [](size_t, size_t) { throw std::runtime_error("deep"); });
+                                  }),
                     std::runtime_error);
     check_usable(pool);
   }
@@ -110,8 +113,7 @@ TEST_SUITE("base: threads") {
   TEST_CASE("10,000 small loops in a row") {
     ThreadPool pool(4);
     std::atomic<size_t> sum{0};
-    for (size_t i = 0; i < 10'000; ++i)
-      pool.for_each(4, 1, [&](size_t begin, size_t) { sum += begin; });
+    for (size_t i = 0; i < 10'000; ++i) pool.for_each(4, 1, [&](size_t begin, size_t) { sum += begin; });
     CHECK(sum == 10'000 * 6);
   }
 

@@ -6,10 +6,12 @@
 using namespace weft::gpu::abi;
 static_assert(sizeof(InstanceDescriptor) == 32 && sizeof(AdapterOptions) == 32 && sizeof(DawnToggles) == 48);
 static_assert(offsetof(AdapterInfo, backend) == 72 && offsetof(AdapterInfo, subgroup_min) == 88);
-static_assert(sizeof(CallbackInfo<MapCallback>) == 40 && sizeof(ErrorCallbackInfo) == 32 && sizeof(FutureWaitInfo) == 16);
+static_assert(sizeof(CallbackInfo<MapCallback>) == 40 && sizeof(ErrorCallbackInfo) == 32 &&
+              sizeof(FutureWaitInfo) == 16);
 static_assert(sizeof(BufferDescriptor) == 48 && sizeof(ShaderSource) == 32 && sizeof(LabelDescriptor) == 24);
 static_assert(sizeof(BufferBindingLayout) == 24 && sizeof(BindGroupLayoutDescriptor) == 40);
-static_assert(sizeof(BindGroupEntry) == 56 && sizeof(BindGroupDescriptor) == 48 && sizeof(PipelineLayoutDescriptor) == 48);
+static_assert(sizeof(BindGroupEntry) == 56 && sizeof(BindGroupDescriptor) == 48 &&
+              sizeof(PipelineLayoutDescriptor) == 48);
 static_assert(sizeof(TimestampWrites) == 24 && sizeof(TimestampWritesA) == 16);
 static_assert(sizeof(ComputePassDescriptor) == 32 && sizeof(QuerySetDescriptor) == 32);
 

@@ -22,7 +22,9 @@ std::vector<std::byte> read(gpu::Device& device, const gpu::Buffer& buffer, uint
   return bytes;
 }
 
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -129,12 +131,14 @@ TEST_SUITE("gpu buffers") {
       const gpu::Buffer buffer = device.alloc(64, "small one");
       auto caught = error_of([&] { device.write(buffer, 60, pattern(8)); });
       CHECK(caught.kind == "invalid");
-      CHECK(contains(caught.message, "write of 8 bytes at 60 passes the end of buffer 'small one' (64 bytes)"));
+      CHECK(
+          contains(caught.message, "write of 8 bytes at 60 passes the end of buffer 'small one' (64 bytes)"));
       CHECK(contains(error_of([&] { read(device, buffer, 65, 1); }).message, "buffer 'small one'"));
       CHECK(contains(error_of([&] { device.write(buffer, 2, pattern(4)); }).message, "whole words"));
       CHECK(contains(error_of([&] { device.write(buffer, 0, pattern(6)); }).message, "whole words"));
       CHECK(contains(error_of([&] { second.write(buffer, 0, pattern(4)); }).message, "another device"));
-      CHECK(contains(error_of([&] { gpu::Recorder(device).copy(buffer, 0, buffer, 32, 32); }).message, "source and target must differ"));
+      CHECK(contains(error_of([&] { gpu::Recorder(device).copy(buffer, 0, buffer, 32, 32); }).message,
+                     "source and target must differ"));
       test::check_device_works(device);
     });
   }

@@ -43,12 +43,14 @@ TEST_SUITE("base: gpu elf") {
 
   TEST_CASE("damaged files are refused, never read past their end") {
     const std::string original = read_text("/proc/self/exe").value();
-    const std::filesystem::path file = std::filesystem::temp_directory_path() / fmt::format("weft-elf-{}", getpid());
+    const std::filesystem::path file =
+        std::filesystem::temp_directory_path() / fmt::format("weft-elf-{}", getpid());
     for (size_t size : {0, 1, 4, 16, 63, 64, 100, 4096}) {
       write_text(file, original.substr(0, size));
       CHECK_FALSE(survives(file));
     }
-    // Any damage to the headers and section table must be survived; whether it is noticed depends on where it hits.
+    // Any damage to the headers and section table must be survived; whether it is noticed depends on where it
+    // hits.
     std::mt19937 random(7);
     const std::string small = read_text(WEFT_STUB_DIR "/libweft_stub_crash.so").value();
     for (int round = 0; round < 300; ++round) {

@@ -22,7 +22,9 @@ namespace {
 
 const std::string kStubs = WEFT_STUB_DIR "/libweft_stub_";
 
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 /// `weft doctor --test --json` with one library: its report, and the self-test of its adapter.
 void check_self_test(const std::string& name, const std::string& path) {
@@ -56,7 +58,8 @@ TEST_SUITE("gpu libraries") {
   }
 
   TEST_CASE("a library's file name means nothing") {
-    const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("weft-names-{}", getpid());
+    const std::filesystem::path folder =
+        std::filesystem::temp_directory_path() / fmt::format("weft-names-{}", getpid());
     std::filesystem::create_directories(folder);
     const std::filesystem::path copy = folder / "libwebgpu_dawn.so";
     std::filesystem::copy_file(WEFT_SOURCE_DIR "/build/webgpu/libwgpu_native.so", copy);
@@ -105,8 +108,10 @@ TEST_SUITE("gpu libraries") {
   }
 
   TEST_CASE("what first contact found is remembered, good or bad, and doctor looks again") {
-    const std::filesystem::path cache = std::filesystem::temp_directory_path() / fmt::format("weft-remember-{}", getpid());
-    const std::map<std::string, std::string> environment = {{"WEFT_WEBGPU_LIB", kStubs + "crash.so"}, {"WEFT_CACHE", cache.string()}};
+    const std::filesystem::path cache =
+        std::filesystem::temp_directory_path() / fmt::format("weft-remember-{}", getpid());
+    const std::map<std::string, std::string> environment = {{"WEFT_WEBGPU_LIB", kStubs + "crash.so"},
+                                                            {"WEFT_CACHE", cache.string()}};
     CHECK(contains(run_weft({"devices", "--json"}, environment).text, "signal 6"));
     std::filesystem::path file;
     for (const auto& entry : std::filesystem::directory_iterator(cache / "probe")) file = entry.path();
@@ -136,7 +141,8 @@ TEST_SUITE("gpu libraries") {
     for (const test::TestLibrary& library : test::libraries()) {
       if (!library.supported || !std::filesystem::exists(library.path)) continue;
       CAPTURE(library.name);
-      const test::Output out = run_weft({"devices", "--json"}, {{"WEFT_WEBGPU_LIB", library.path}, {"VK_DRIVER_FILES", "/nonexistent.json"}});
+      const test::Output out = run_weft({"devices", "--json"}, {{"WEFT_WEBGPU_LIB", library.path},
+                                                                {"VK_DRIVER_FILES", "/nonexistent.json"}});
       CAPTURE(out.text);
       CHECK(out.status == 0);
       const auto json = nlohmann::json::parse(out.text);

@@ -23,7 +23,9 @@ struct Params { add: u32, }
 @compute @workgroup_size(1) fn main() { to[0] = to[0] * 3u + params.add; }
 )";
 
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 uint32_t first_word(gpu::Device& device, const gpu::Buffer& buffer) {
   uint32_t word = 0;
@@ -181,7 +183,8 @@ TEST_SUITE("gpu recorder") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
       gpu::Device device = gpu.open(), other = gpu.open();
       const gpu::Kernel kernel = device.kernel({.name = "add one", .wgsl = kAddOne});
-      const gpu::Buffer a = device.alloc(1024, "alpha"), b = device.alloc(1024, "beta"), foreign = other.alloc(64, "foreign");
+      const gpu::Buffer a = device.alloc(1024, "alpha"), b = device.alloc(1024, "beta"),
+                        foreign = other.alloc(64, "foreign");
       gpu::Recorder recorder(device);
       const auto message = [&](std::initializer_list<gpu::Binding> bindings, gpu::Grid grid = {}) {
         return error_of([&] { recorder.dispatch(kernel, bindings, grid); }).message;
@@ -190,12 +193,15 @@ TEST_SUITE("gpu recorder") {
       CHECK(contains(message({a, foreign}), "kernel 'add one': buffer 'foreign' belongs to another device"));
       CHECK(contains(message({a, a}), "buffer 'alpha' is bound twice and written"));
       CHECK(contains(message({a, {b, 1, 4}}), "offset 1 in buffer 'beta' is not a multiple of"));
-      CHECK(contains(message({a, {b, 512, 1024}}), "covers 1024 bytes at 512 of buffer 'beta', which has 1024"));
+      CHECK(contains(message({a, {b, 512, 1024}}),
+                     "covers 1024 bytes at 512 of buffer 'beta', which has 1024"));
       CHECK(contains(message({a, {b, 2048, 0}}), "buffer 'beta'"));
       CHECK(contains(message({a, gpu::Buffer()}), "binding 1 is an empty handle"));
       CHECK(contains(message({a, b}, {1u << 20}), "grid (1048576, 1, 1) passes the limit"));
-      CHECK(contains(error_of([&] { recorder.dispatch(kernel, {a, b}, {}, 1u); }).message, "takes 0 bytes of params, 4 were given"));
-      CHECK(contains(error_of([&] { gpu::Recorder(other).dispatch(kernel, {a, b}, {}); }).message, "kernel 'add one' belongs to another device"));
+      CHECK(contains(error_of([&] { recorder.dispatch(kernel, {a, b}, {}, 1u); }).message,
+                     "takes 0 bytes of params, 4 were given"));
+      CHECK(contains(error_of([&] { gpu::Recorder(other).dispatch(kernel, {a, b}, {}); }).message,
+                     "kernel 'add one' belongs to another device"));
       recorder.dispatch(kernel, {a, b}, {});  // the recorder itself is unharmed
       recorder.submit().wait();
       CHECK(contains(error_of([&] { recorder.submit(); }).message, "was submitted already"));
@@ -203,8 +209,8 @@ TEST_SUITE("gpu recorder") {
     });
   }
 
-  // Only the library can see that this binding is too small for its kernel. wgpu-native aborts the process when
-  // such commands are submitted.
+  // Only the library can see that this binding is too small for its kernel. wgpu-native aborts the process
+  // when such commands are submitted.
   TEST_CASE("commands that the library finds invalid are not submitted") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
       gpu::Device device = gpu.open();
@@ -267,10 +273,11 @@ TEST_SUITE("gpu recorder") {
       gpu::Device device = gpu.open();
       const gpu::Buffer out = device.alloc(4, "out");
       for (uint32_t factor : {1u, 7u, 4'000'000'000u}) {
-        const gpu::Kernel kernel = device.kernel({.name = "constant",
-                                                  .wgsl = "@group(0) @binding(0) var<storage, read_write> out: array<u32>;\n"
-                                                          "@compute @workgroup_size(1) fn main() { out[0] = FACTOR + u32(SCALE * 4.0); }",
-                                                  .constants = {{"FACTOR", factor}, {"SCALE", 0.75f}}});
+        const gpu::Kernel kernel = device.kernel(
+            {.name = "constant",
+             .wgsl = "@group(0) @binding(0) var<storage, read_write> out: array<u32>;\n"
+                     "@compute @workgroup_size(1) fn main() { out[0] = FACTOR + u32(SCALE * 4.0); }",
+             .constants = {{"FACTOR", factor}, {"SCALE", 0.75f}}});
         gpu::Recorder recorder(device);
         recorder.dispatch(kernel, {out}, {});
         recorder.submit();

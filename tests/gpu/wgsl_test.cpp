@@ -8,10 +8,15 @@ using namespace weft::gpu;
 
 namespace {
 
-const WgslTarget kDawn{{.implementation = abi::Implementation::dawn}, {.f16 = true, .subgroups = true, .dot4 = true, .immediates = true}, 64};
-const WgslTarget kWgpu{{.implementation = abi::Implementation::wgpu}, {.f16 = true, .subgroups = true, .immediates = true}, 256};
+const WgslTarget kDawn{{.implementation = abi::Implementation::dawn},
+                       {.f16 = true, .subgroups = true, .dot4 = true, .immediates = true},
+                       64};
+const WgslTarget kWgpu{
+    {.implementation = abi::Implementation::wgpu}, {.f16 = true, .subgroups = true, .immediates = true}, 256};
 
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -30,16 +35,20 @@ TEST_SUITE("base: gpu wgsl") {
     CHECK(big.text == "const BIG = true;\n\nbig\n\n\n\n\n\n\nend\n");
     CHECK(big.prelude_lines == 1);
     const WgslTarget no_f16{kDawn.abi, {}, 0};
-    CHECK(translate("k", source, {{"BIG", 0u}}, no_f16).text == "const BIG: u32 = 0u;\n\n\n\nsmall\n\n\nplain\n\nend\n");
+    CHECK(translate("k", source, {{"BIG", 0u}}, no_f16).text ==
+          "const BIG: u32 = 0u;\n\n\n\nsmall\n\n\nplain\n\nend\n");
     CHECK(test::error_of([&] { translate("k", "#if NONE\n#endif", {}, kDawn); }).message ==
           "[wgsl] kernel 'k' line 1: NONE is neither a constant nor a feature");
-    CHECK(contains(test::error_of([&] { translate("k", "a\n#endif", {}, kDawn); }).message, "line 2: '#endif' has no place here"));
-    CHECK(contains(test::error_of([&] { translate("k", "#if F16", {}, kDawn); }).message, "#if without #endif"));
+    CHECK(contains(test::error_of([&] { translate("k", "a\n#endif", {}, kDawn); }).message,
+                   "line 2: '#endif' has no place here"));
+    CHECK(contains(test::error_of([&] { translate("k", "#if F16", {}, kDawn); }).message,
+                   "#if without #endif"));
   }
 
   TEST_CASE("constants of every type") {
     const Wgsl w = translate("k", "x", {{"A", 3}, {"B", 4u}, {"C", 0.5f}, {"D", false}}, kDawn);
-    CHECK(w.text == "const A: i32 = 3;\nconst B: u32 = 4u;\nconst C: f32 = 5.000000000e-01f;\nconst D = false;\nx\n");
+    CHECK(w.text ==
+          "const A: i32 = 3;\nconst B: u32 = 4u;\nconst C: f32 = 5.000000000e-01f;\nconst D = false;\nx\n");
   }
 
   TEST_CASE("bindings are read from the source") {
@@ -50,7 +59,9 @@ TEST_SUITE("base: gpu wgsl") {
                              "@group(0) @binding(2) var<storage> c: array<f32>;",
                              {}, kDawn);
     CHECK(w.writes == std::vector<bool>{false, true, false});
-    CHECK(contains(test::error_of([&] { translate("k", "@group(0) @binding(1) var<storage, read> a: array<f32>;", {}, kDawn); }).message,
+    CHECK(contains(test::error_of([&] {
+                     translate("k", "@group(0) @binding(1) var<storage, read> a: array<f32>;", {}, kDawn);
+                   }).message,
                    "bindings 0, 1, 2 ... in order"));
   }
 
@@ -61,15 +72,20 @@ TEST_SUITE("base: gpu wgsl") {
     CHECK(contains(translate("k", source, {}, kDawn).text, "var<immediate> params: Params;"));
     const WgslTarget without{kWgpu.abi, {}, 256};
     CHECK(translate("k", source, {}, without).params == ParamsPath::uniform);
-    CHECK(contains(translate("k", source, {}, without).text, "@group(1) @binding(0) var<uniform> params: Params;"));
+    CHECK(contains(translate("k", source, {}, without).text,
+                   "@group(1) @binding(0) var<uniform> params: Params;"));
     std::string large = "struct Params { ";
     for (int i = 0; i < 17; ++i) large += "m" + std::to_string(i) + ": u32, ";
-    CHECK(translate("k", large + "}", {}, kDawn).params == ParamsPath::uniform);  // 68 bytes do not fit into 64
-    CHECK(contains(test::error_of([&] { translate("k", "struct Params { v: vec4<f32> }", {}, kDawn); }).message, "not vec4<f32>"));
+    CHECK(translate("k", large + "}", {}, kDawn).params ==
+          ParamsPath::uniform);  // 68 bytes do not fit into 64
+    CHECK(
+        contains(test::error_of([&] { translate("k", "struct Params { v: vec4<f32> }", {}, kDawn); }).message,
+                 "not vec4<f32>"));
   }
 
   TEST_CASE("what one implementation lacks is refused for all") {
-    for (const char* bad : {"fn f(p: ptr<storage, u32>) {}", "subgroupElect()", "bitcast<vec2<f16>>(x)", "enable f16;"}) {
+    for (const char* bad :
+         {"fn f(p: ptr<storage, u32>) {}", "subgroupElect()", "bitcast<vec2<f16>>(x)", "enable f16;"}) {
       const auto caught = test::error_of([&] { translate("k", std::string("ok\n") + bad, {}, kDawn); });
       CHECK(caught.kind == "invalid");
       CHECK(contains(caught.message, "line 2"));

@@ -21,7 +21,8 @@ const std::map<std::string, gpu::LibraryReport>& reports() {
   static const auto all = [] {
     std::map<std::string, gpu::LibraryReport> made;
     for (const TestLibrary& library : libraries())
-      if (library.supported && std::filesystem::exists(library.path)) made[library.path] = gpu::probe_library(library.path);
+      if (library.supported && std::filesystem::exists(library.path))
+        made[library.path] = gpu::probe_library(library.path);
     return made;
   }();
   return all;
@@ -35,7 +36,8 @@ std::optional<TestGpu> find_gpu(const TestLibrary& library) {
   INFO(report.adapters[0].error);
   REQUIRE(report.adapters[0].usable());
   for (const gpu::Adapter& adapter : gpu::Library::open(library.path).adapters())
-    if (adapter.info().name == report.adapters[0].name) return TestGpu{library, adapter, report.adapters[0].features};
+    if (adapter.info().name == report.adapters[0].name)
+      return TestGpu{library, adapter, report.adapters[0].features};
   return std::nullopt;
 }
 

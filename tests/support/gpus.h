@@ -24,7 +24,9 @@ struct TestGpu {
   gpu::Adapter adapter;
   gpu::Features features;
 
-  gpu::Device open(const gpu::DeviceOptions& options = {}) const { return gpu::Device::create(adapter, features, options); }
+  gpu::Device open(const gpu::DeviceOptions& options = {}) const {
+    return gpu::Device::create(adapter, features, options);
+  }
 };
 
 /// Runs `body` on every supported library that is here; a library that is not is counted as a skip.
@@ -36,7 +38,8 @@ struct Caught {
 };
 Caught error_of(const std::function<void()>& call);
 
-/// A kernel that writes i * 3 - 1 into a buffer of 64 words, and the check that it did: proof that a device works.
+/// A kernel that writes i * 3 - 1 into a buffer of 64 words, and the check that it did: proof that a device
+/// works.
 void check_device_works(gpu::Device& device);
 
 }  // namespace weft::test

@@ -19,11 +19,16 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
-Output run(const std::string& program, const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment) {
+Output run(const std::string& program, const std::vector<std::string>& arguments,
+           const std::map<std::string, std::string>& environment) {
   static int count = 0;
-  const std::filesystem::path base = std::filesystem::temp_directory_path() / fmt::format("weft-out-{}-{}", getpid(), ++count);
+  const std::filesystem::path base =
+      std::filesystem::temp_directory_path() / fmt::format("weft-out-{}-{}", getpid(), ++count);
   std::string command = "env";
-  for (const auto& [name, value] : environment) command += value.empty() ? " -u " + name : " " + quoted(name + "=" + value);
+  for (const auto& [name, value] : environment)  // env wants what is unset before what is set
+    if (value.empty()) command += " -u " + name;
+  for (const auto& [name, value] : environment)
+    if (!value.empty()) command += " " + quoted(name + "=" + value);
   command += " " + quoted(program);
   for (const std::string& argument : arguments) command += " " + quoted(argument);
   command += fmt::format(" </dev/null >{0}.out 2>{0}.err", base.string());
@@ -39,12 +44,14 @@ Output run(const std::string& program, const std::vector<std::string>& arguments
 
 }  // namespace
 
-Output run_weft(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment) {
+Output run_weft(const std::vector<std::string>& arguments,
+                const std::map<std::string, std::string>& environment) {
   return run(WEFT_PROGRAM, arguments, environment);
 }
 
 Output run_test_alone(const std::string& test_case) {
-  return run(std::filesystem::read_symlink("/proc/self/exe"), {"--no-skip", "--test-case=" + test_case}, {});
+  return run(std::filesystem::read_symlink("/proc/self/exe"), {"--no-skip", "--test-case=" + test_case},
+             {{"ASAN_OPTIONS", "detect_leaks=0"}});
 }
 
 }  // namespace weft::test

@@ -15,13 +15,15 @@ CpuStorage& own(const StoragePtr& storage, std::string_view what, uint64_t offse
   auto* cpu = dynamic_cast<CpuStorage*>(storage.get());
   if (!cpu) fail(ErrorKind::invalid, "[cpu] {} of storage that is not the CPU's", what);
   if (offset > cpu->size() || bytes > cpu->size() - offset)
-    fail(ErrorKind::invalid, "[cpu] {} of {} bytes at {} passes the end of '{}' ({} bytes)", what, bytes, offset, cpu->label(), cpu->size());
+    fail(ErrorKind::invalid, "[cpu] {} of {} bytes at {} passes the end of '{}' ({} bytes)", what, bytes,
+         offset, cpu->label(), cpu->size());
   return *cpu;
 }
 
 }  // namespace
 
-CpuStorage::CpuStorage(uint64_t size, std::string_view label, std::shared_ptr<MemoryUse> use) : Storage(size, label), use_(std::move(use)) {
+CpuStorage::CpuStorage(uint64_t size, std::string_view label, std::shared_ptr<MemoryUse> use)
+    : Storage(size, label), use_(std::move(use)) {
   data_ = static_cast<std::byte*>(::operator new(size, kAlignment, std::nothrow));
   if (!data_) fail(ErrorKind::memory, "[cpu] no memory for '{}' of {} bytes", label, size);
   use_->active += size;
@@ -41,9 +43,13 @@ std::string cpu_name() {
   return info.substr(colon + 2, info.find('\n', colon) - colon - 2);
 }
 
-std::string CpuBackend::name() const { return cpu_name(); }
+std::string CpuBackend::name() const {
+  return cpu_name();
+}
 
-StoragePtr CpuBackend::alloc(uint64_t bytes, std::string_view label) { return std::make_shared<CpuStorage>(bytes, label, use_); }
+StoragePtr CpuBackend::alloc(uint64_t bytes, std::string_view label) {
+  return std::make_shared<CpuStorage>(bytes, label, use_);
+}
 
 void CpuBackend::write(const StoragePtr& to, uint64_t offset, std::span<const std::byte> bytes) {
   CpuStorage& target = own(to, "write", offset, bytes.size());
@@ -55,7 +61,8 @@ void CpuBackend::read(const StoragePtr& from, uint64_t offset, std::span<std::by
   if (!bytes.empty()) std::memcpy(bytes.data(), source.data() + offset, bytes.size());
 }
 
-void CpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset, uint64_t bytes) {
+void CpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset,
+                      uint64_t bytes) {
   CpuStorage& source = own(from, "copy", from_offset, bytes);
   CpuStorage& target = own(to, "copy", to_offset, bytes);
   if (bytes) std::memmove(target.data() + to_offset, source.data() + from_offset, bytes);

@@ -27,7 +27,8 @@ class CpuBackend : public Backend {
   StoragePtr alloc(uint64_t bytes, std::string_view label) override;
   void write(const StoragePtr& to, uint64_t offset, std::span<const std::byte> bytes) override;
   void read(const StoragePtr& from, uint64_t offset, std::span<std::byte> bytes) override;
-  void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset, uint64_t bytes) override;
+  void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset,
+            uint64_t bytes) override;
   void synchronize() override {}
   MemoryUse memory() const override { return *use_; }
 

@@ -26,7 +26,8 @@ void WebgpuBackend::read(const StoragePtr& from, uint64_t offset, std::span<std:
   device_.read(own(from, "read"), offset, bytes);
 }
 
-void WebgpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset, uint64_t bytes) {
+void WebgpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to,
+                         uint64_t to_offset, uint64_t bytes) {
   gpu::Recorder recorder(device_, "copy");
   recorder.copy(own(from, "copy"), from_offset, own(to, "copy"), to_offset, bytes);
   recorder.submit();

@@ -7,7 +7,8 @@ namespace weft {
 
 class WebgpuStorage : public Storage {
  public:
-  explicit WebgpuStorage(gpu::Buffer buffer) : Storage(buffer.size(), buffer.label()), buffer_(std::move(buffer)) {}
+  explicit WebgpuStorage(gpu::Buffer buffer)
+      : Storage(buffer.size(), buffer.label()), buffer_(std::move(buffer)) {}
   const gpu::Buffer& buffer() const { return buffer_; }
 
  private:
@@ -23,7 +24,8 @@ class WebgpuBackend : public Backend {
   StoragePtr alloc(uint64_t bytes, std::string_view label) override;
   void write(const StoragePtr& to, uint64_t offset, std::span<const std::byte> bytes) override;
   void read(const StoragePtr& from, uint64_t offset, std::span<std::byte> bytes) override;
-  void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset, uint64_t bytes) override;
+  void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset,
+            uint64_t bytes) override;
   void synchronize() override { device_.synchronize(); }
   MemoryUse memory() const override;
 

@@ -1,2 +1,4 @@
 // A shared library that has nothing to do with WebGPU.
-extern "C" int answer() { return 42; }
+extern "C" int answer() {
+  return 42;
+}
