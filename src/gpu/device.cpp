@@ -62,7 +62,7 @@ Device Device::create(const Adapter& adapter, const Features& features, const De
   state->options = options;
   state->library->kept.push_back(state->errors);
 
-  // Kernels check their own bounds; what the library would add on top costs a third of some kernels.
+  // Kernels check their own bounds; clamping every index once more is work in their innermost loops.
   const char* const enabled[] = {"allow_unsafe_apis", "vulkan_enable_f16_on_nvidia",
                                  "use_vulkan_memory_model", "disable_robustness", "disable_workgroup_init"};
   const char* const disabled[] = {"timestamp_quantization"};
