@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "completion.h"
+#include "conform/conform.h"
 #include "devices.h"
 #include "doctor/doctor.h"
 #include "term.h"
@@ -21,7 +22,7 @@ std::vector<weft::cli::CommandWords> words_of(const CLI::App& app) {
     for (const CLI::Option* option : command->get_options())
       for (const std::string& name : option->get_lnames()) words.options.push_back("--" + name);
     for (const CLI::Option* option : command->get_options())
-      if (option->get_positional()) words.options.insert(words.options.end(), {"bash", "zsh", "fish"});
+      if (option->get_name() == "shell") words.options.insert(words.options.end(), {"bash", "zsh", "fish"});
     commands.push_back(std::move(words));
   }
   return commands;
@@ -63,6 +64,13 @@ int main(int argc, char** argv) {
   command = app.add_subcommand("selftest", "Run a small computation on the chosen device");
   command->add_option("--device", device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command->callback([&] { status = weft::cli::selftest(device); });
+
+  weft::conform::Options conform;
+  command = app.add_subcommand("conform", "Run conformance suites on a device");
+  command->add_option("suites", conform.suites, "Suite files (JSON)")->required();
+  command->add_option("--device", conform.device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
+  command->add_option("--filter", conform.filter, "Only cases whose name matches this glob");
+  command->callback([&] { status = weft::conform::run(conform); });
 
   std::string shell;
   command = app.add_subcommand("completion", "Print a completion script for a shell");

@@ -2,36 +2,40 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "array/attrs.h"
+#include "array/layout.h"
+#include "array/storage.h"
+#include "weft/dtype.h"
 
 namespace weft {
-
-/// Memory of one device. What is inside only its backend knows.
-class Storage {
- public:
-  virtual ~Storage() = default;
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
-  uint64_t size() const { return size_; }
-  const std::string& label() const { return label_; }
-
- protected:
-  Storage(uint64_t size, std::string_view label) : size_(size), label_(label) {}
-
- private:
-  uint64_t size_;
-  std::string label_;
-};
-
-using StoragePtr = std::shared_ptr<Storage>;
 
 struct MemoryUse {
   uint64_t active = 0;  ///< bytes in Storage that somebody holds
   uint64_t peak = 0;    ///< the most that ever was active
   uint64_t cached = 0;  ///< bytes kept for reuse
+};
+
+/// An operand of a step: a strided view of storage.
+struct Operand {
+  StoragePtr storage;
+  DType dtype = DType::f32;
+  Layout layout;
+};
+
+struct ElementwiseProgram;  // backend/elementwise.h
+
+/// One kernel to run: a primitive by name, or a fused chain of elementwise ops (`program`). Outputs are
+/// contiguous.
+struct Step {
+  std::string_view kernel;
+  std::vector<Operand> inputs, outputs;
+  const Attrs* attrs = nullptr;
+  const ElementwiseProgram* program = nullptr;
 };
 
 /// A device as the layers above see it: memory, and bytes in and out of it. Calls are made by one thread at a
@@ -53,6 +57,10 @@ class Backend {
   virtual void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset,
                     uint64_t bytes) = 0;
   virtual void synchronize() = 0;
+
+  /// Runs the steps in order. Throws ErrorKind::unsupported for a kernel or dtype that the device does not
+  /// have.
+  virtual void run(std::span<const Step> steps) = 0;
   virtual MemoryUse memory() const = 0;
 };
 

@@ -27,6 +27,8 @@ abi::BindGroupLayout create_group_layout(const Device::State& d,
   return d.api().DeviceCreateBindGroupLayout(d.device, &descriptor);
 }
 
+uint64_t resolved_size(const Binding& b) { return b.size ? b.size : b.buffer.size() - b.offset; }
+
 }  // namespace
 
 const std::string& Kernel::name() const {
@@ -125,7 +127,7 @@ abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<
   for (const Binding& b : bindings) {
     bind_key.push_back(b.buffer.state()->memory.id);
     bind_key.push_back(b.offset);
-    bind_key.push_back(b.size);
+    bind_key.push_back(resolved_size(b));  // memory from the pool comes back with other sizes
   }
   if (const auto known = bind_groups.find(bind_key); known != bind_groups.end()) return known->second;
 
@@ -137,11 +139,10 @@ abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<
   std::vector<abi::BindGroupEntry> entries(bindings.size());
   for (size_t i = 0; i < bindings.size(); ++i) {
     const Binding& b = bindings[i];
-    const uint64_t size = b.size ? b.size : b.buffer.size() - b.offset;
     entries[i].binding = static_cast<uint32_t>(i);
     entries[i].buffer = b.buffer.state()->memory.handle;
     entries[i].offset = b.offset;
-    entries[i].size = round_up(size, 4);
+    entries[i].size = round_up(resolved_size(b), 4);
   }
   const abi::BindGroupDescriptor descriptor{.next = nullptr,
                                             .label = view_of(kernel.name),

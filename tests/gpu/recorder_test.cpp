@@ -234,6 +234,24 @@ TEST_SUITE("gpu recorder") {
     });
   }
 
+  TEST_CASE("memory of the pool is bound with the size of its new owner") {
+    test::on_every_gpu([](const test::TestGpu& gpu) {
+      gpu::Device device = gpu.open();
+      const gpu::Kernel kernel = device.kernel({.name = "length", .wgsl = R"(
+        @group(0) @binding(0) var<storage, read> values: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> length: array<u32>;
+        @compute @workgroup_size(1) fn main() { length[0] = arrayLength(&values); })"});
+      const gpu::Buffer length = device.alloc(4, "length");
+      for (uint32_t words : {3u, 60u, 17u}) {  // all in the smallest size of the pool
+        const gpu::Buffer values = device.alloc(4 * words, "values");
+        gpu::Recorder recorder(device);
+        recorder.dispatch(kernel, {values, length}, {});
+        recorder.submit();
+        CHECK(first_word(device, length) == words);
+      }
+    });
+  }
+
   TEST_CASE("a grid with a zero does nothing") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
       gpu::Device device = gpu.open();

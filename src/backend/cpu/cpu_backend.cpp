@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "backend/cpu/elementwise_run.h"
 #include "base/error.h"
 #include "base/paths.h"
 
@@ -66,6 +67,24 @@ void CpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const Storag
   CpuStorage& source = own(from, "copy", from_offset, bytes);
   CpuStorage& target = own(to, "copy", to_offset, bytes);
   if (bytes) std::memmove(target.data() + to_offset, source.data() + from_offset, bytes);
+}
+
+void CpuBackend::run(std::span<const Step> steps) {
+  const auto tensors = [](const std::vector<Operand>& operands) {
+    std::vector<cpu::Tensor> result;
+    for (const Operand& o : operands)  // an operand without storage is an optional input that was left out
+      result.push_back({o.storage ? own(o.storage, "run", 0, 0).data() : nullptr, o.dtype, o.layout});
+    return result;
+  };
+  for (const Step& step : steps) {
+    const std::vector<cpu::Tensor> inputs = tensors(step.inputs), outputs = tensors(step.outputs);
+    if (step.program) {
+      cpu::run_elementwise(pool_, *step.program, inputs, outputs);
+    } else {
+      static const Attrs none;
+      cpu::find_kernel(step.kernel)(pool_, inputs, outputs, step.attrs ? *step.attrs : none);
+    }
+  }
 }
 
 }  // namespace weft

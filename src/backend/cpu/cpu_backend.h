@@ -30,6 +30,7 @@ class CpuBackend : public Backend {
   void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset,
             uint64_t bytes) override;
   void synchronize() override {}
+  void run(std::span<const Step> steps) override;
   MemoryUse memory() const override { return *use_; }
 
   ThreadPool& pool() { return pool_; }

@@ -1,5 +1,6 @@
 #include "backend/webgpu/webgpu_backend.h"
 
+#include "backend/webgpu/builder.h"
 #include "base/error.h"
 #include "gpu/recorder.h"
 
@@ -31,6 +32,19 @@ void WebgpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const Sto
   gpu::Recorder recorder(device_, "copy");
   recorder.copy(own(from, "copy"), from_offset, own(to, "copy"), to_offset, bytes);
   recorder.submit();
+}
+
+void WebgpuBackend::run(std::span<const Step> steps) {
+  webgpu::Context context(device_);
+  for (const Step& step : steps) {
+    const std::string_view op = step.program ? "elementwise" : step.kernel;
+    const webgpu::Record record = step.program ? webgpu::elementwise : webgpu::find_kernel(op);
+    for (const Operand& operand : step.inputs)
+      if (operand.storage) webgpu::check_operand(op, operand);
+    for (const Operand& operand : step.outputs) webgpu::check_operand(op, operand);
+    record(context, step);
+  }
+  context.recorder->submit();
 }
 
 MemoryUse WebgpuBackend::memory() const {

@@ -27,6 +27,7 @@ class WebgpuBackend : public Backend {
   void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset,
             uint64_t bytes) override;
   void synchronize() override { device_.synchronize(); }
+  void run(std::span<const Step> steps) override;
   MemoryUse memory() const override;
 
   gpu::Device& device() { return device_; }

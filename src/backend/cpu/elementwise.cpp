@@ -1,0 +1,271 @@
+// Fused elementwise programs: op by op over tiles that stay in L1, so that a chain reads and writes memory
+// once.
+#include "backend/elementwise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "array/half.h"
+#include "backend/cpu/elementwise_run.h"
+#include "base/error.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int64_t kTile = 1024;  // elements; a register is 8 KiB at most, a chain of a few fits in 32 KiB
+
+// ---- Between memory and registers.
+// -----------------------------------------------------------------------------
+
+/// Reads n elements, `stride` apart, into a register of the dtype's lane.
+template <typename From, typename To, typename Convert>
+void load_as(const std::byte* data, int64_t at, int64_t stride, int64_t n, void* reg, Convert convert) {
+  const auto* from = reinterpret_cast<const From*>(data) + at;
+  auto* to = static_cast<To*>(reg);
+  if (stride == 1)
+    for (int64_t i = 0; i < n; ++i) to[i] = convert(from[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = convert(from[i * stride]);
+}
+
+void load(DType dtype, const std::byte* data, int64_t at, int64_t stride, int64_t n, void* reg) {
+  const auto same = [](auto x) { return x; };
+  switch (dtype) {
+    case DType::f32:
+      return load_as<float, float>(data, at, stride, n, reg, same);
+    case DType::f16:
+      return load_as<uint16_t, float>(data, at, stride, n, reg, half_to_float);
+    case DType::bf16:
+      return load_as<uint16_t, float>(data, at, stride, n, reg, bfloat_to_float);
+    case DType::i32:
+      return load_as<int32_t, int32_t>(data, at, stride, n, reg, same);
+    case DType::u32:
+      return load_as<uint32_t, uint32_t>(data, at, stride, n, reg, same);
+    case DType::i64:
+      return load_as<int64_t, int64_t>(data, at, stride, n, reg, same);
+    case DType::u8:
+      return load_as<uint8_t, uint32_t>(data, at, stride, n, reg, same);
+    case DType::i8:
+      return load_as<int8_t, int32_t>(data, at, stride, n, reg, same);
+    case DType::boolean:
+      return load_as<uint8_t, int32_t>(data, at, stride, n, reg, [](uint8_t x) { return x != 0; });
+  }
+}
+
+template <typename From, typename To, typename Convert>
+void store_as(const void* reg, std::byte* data, int64_t at, int64_t n, Convert convert) {
+  const auto* from = static_cast<const From*>(reg);
+  auto* to = reinterpret_cast<To*>(data) + at;
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(convert(from[i]));
+}
+
+void store(DType dtype, const void* reg, std::byte* data, int64_t at, int64_t n) {
+  const auto same = [](auto x) { return x; };
+  switch (dtype) {
+    case DType::f32:
+      return store_as<float, float>(reg, data, at, n, same);
+    case DType::f16:
+      return store_as<float, uint16_t>(reg, data, at, n, float_to_half);
+    case DType::bf16:
+      return store_as<float, uint16_t>(reg, data, at, n, float_to_bfloat);
+    case DType::i32:
+      return store_as<int32_t, int32_t>(reg, data, at, n, same);
+    case DType::u32:
+      return store_as<uint32_t, uint32_t>(reg, data, at, n, same);
+    case DType::i64:
+      return store_as<int64_t, int64_t>(reg, data, at, n, same);
+    case DType::u8:
+      return store_as<uint32_t, uint8_t>(reg, data, at, n, same);
+    case DType::i8:
+      return store_as<int32_t, int8_t>(reg, data, at, n, same);
+    case DType::boolean:
+      return store_as<int32_t, uint8_t>(reg, data, at, n, [](int32_t x) { return x != 0; });
+  }
+}
+
+// ---- Inside registers.
+// -----------------------------------------------------------------------------------------
+
+/// Wraps or rounds a register to a dtype narrower than its lane.
+void narrow(DType dtype, void* reg, int64_t n) {
+  const auto each = [&](auto* values, auto f) {
+    for (int64_t i = 0; i < n; ++i) values[i] = f(values[i]);
+  };
+  switch (dtype) {
+    case DType::f16:
+      return each(static_cast<float*>(reg), [](float x) { return half_to_float(float_to_half(x)); });
+    case DType::bf16:
+      return each(static_cast<float*>(reg), [](float x) { return bfloat_to_float(float_to_bfloat(x)); });
+    case DType::u8:
+      return each(static_cast<uint32_t*>(reg), [](uint32_t x) { return x & 0xff; });
+    case DType::i8:
+      return each(static_cast<int32_t*>(reg),
+                  [](int32_t x) { return static_cast<int32_t>(static_cast<int8_t>(x)); });
+    default:
+      return;
+  }
+}
+
+template <typename To>
+To from_float(float x) {  // toward zero; out of range is clamped rather than undefined
+  if constexpr (std::is_same_v<To, float>) {
+    return x;
+  } else {
+    constexpr auto low = static_cast<double>(std::numeric_limits<To>::min()),
+                   high = static_cast<double>(std::numeric_limits<To>::max());
+    if (std::isnan(x)) return 0;
+    if (x >= high) return std::numeric_limits<To>::max();
+    return x <= low ? std::numeric_limits<To>::min() : static_cast<To>(x);
+  }
+}
+
+template <typename From, typename To>
+void convert_lane(const void* in, void* out, int64_t n) {
+  const auto* from = static_cast<const From*>(in);
+  auto* to = static_cast<To*>(out);
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (std::is_same_v<From, float>)
+      to[i] = from_float<To>(from[i]);
+    else
+      to[i] = static_cast<To>(from[i]);
+  }
+}
+
+template <typename From>
+void convert_from(const void* in, Lane to, void* out, int64_t n) {
+  switch (to) {
+    case Lane::f32:
+      return convert_lane<From, float>(in, out, n);
+    case Lane::i32:
+      return convert_lane<From, int32_t>(in, out, n);
+    case Lane::u32:
+      return convert_lane<From, uint32_t>(in, out, n);
+    case Lane::i64:
+      return convert_lane<From, int64_t>(in, out, n);
+    case Lane::boolean: {
+      const auto* from = static_cast<const From*>(in);
+      for (int64_t i = 0; i < n; ++i) static_cast<int32_t*>(out)[i] = from[i] != 0;
+    }
+  }
+}
+
+void convert(DType from, const void* in, DType to, void* out, int64_t n) {
+  // A float goes to a narrow or unsigned integer through i64, so that negative values wrap as PyTorch's do.
+  switch (lane_of(from)) {
+    case Lane::f32:
+      if (to == DType::u8 || to == DType::u32) {
+        for (int64_t i = 0; i < n; ++i)
+          static_cast<uint32_t*>(out)[i] =
+              static_cast<uint32_t>(from_float<int64_t>(static_cast<const float*>(in)[i]));
+        return;
+      }
+      return convert_from<float>(in, lane_of(to), out, n);
+    case Lane::u32:
+      return convert_from<uint32_t>(in, lane_of(to), out, n);
+    case Lane::i64:
+      return convert_from<int64_t>(in, lane_of(to), out, n);
+    case Lane::i32:
+    case Lane::boolean:
+      return convert_from<int32_t>(in, lane_of(to), out, n);
+  }
+}
+
+void fill_constant(DType dtype, double value, void* out, int64_t n) {
+  const auto fill = [&](auto typed) { std::fill_n(static_cast<decltype(typed)*>(out), n, typed); };
+  switch (lane_of(dtype)) {
+    case Lane::f32:
+      return fill(static_cast<float>(value));
+    case Lane::i32:
+      return fill(static_cast<int32_t>(value));
+    case Lane::u32:
+      return fill(static_cast<uint32_t>(static_cast<int64_t>(value)));
+    case Lane::i64:
+      return fill(static_cast<int64_t>(value));
+    case Lane::boolean:
+      return fill(static_cast<int32_t>(value != 0));
+  }
+}
+
+/// The registers of one worker.
+class Machine {
+ public:
+  explicit Machine(const ElementwiseProgram& program) : program_(program) {
+    const size_t count = program.loads.size() + program.instructions.size();
+    memory_ = std::make_unique<std::byte[]>(count * kTile * 8);
+  }
+
+  void* reg(int index) { return memory_.get() + static_cast<size_t>(index) * kTile * 8; }
+
+  void compute(int64_t n) {
+    auto out = static_cast<int>(program_.loads.size());
+    for (const ElementwiseProgram::Instruction& i : program_.instructions) {
+      void* result = reg(out++);
+      if (i.op->arity == 0) {
+        fill_constant(i.dtype, i.attrs[0], result, n);
+      } else if (i.op->arity == 1 && !i.op->cpu[0] && !i.op->cpu[1]) {
+        convert(program_.dtype_of(i.inputs[0]), reg(i.inputs[0]), i.dtype, result, n);
+      } else {
+        const void* inputs[3] = {reg(i.inputs[0]), reg(i.inputs[1]), reg(i.inputs[2])};
+        const int decides = i.op->arity == 3 ? i.inputs[2] : i.inputs[0];
+        const LaneFunction f = i.op->cpu[static_cast<size_t>(lane_of(program_.dtype_of(decides)))];
+        f(inputs, result, n, i.attrs.data());
+      }
+      narrow(i.dtype, result, n);
+    }
+  }
+
+ private:
+  const ElementwiseProgram& program_;
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+}  // namespace
+
+void run_elementwise(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
+                     std::span<const Tensor> outputs) {
+  const Shape& shape = outputs[0].layout.shape;
+  const int64_t count = element_count(shape);
+  if (count == 0) return;
+  // Rows of the innermost dim, or the whole array where every input runs through it in one go.
+  bool flat = true;
+  for (const Tensor& t : inputs)
+    flat = flat && (Layout{shape, t.layout.strides, 0}.is_contiguous() ||
+                    std::ranges::all_of(t.layout.strides, [](int64_t s) { return s == 0; }));
+  const int64_t row = flat ? count : shape.empty() ? 1 : shape.back();
+  const size_t rank = shape.size();
+
+  const auto work = [&](size_t begin, size_t end) {
+    Machine machine(program);
+    for (auto at = static_cast<int64_t>(begin); at < static_cast<int64_t>(end);) {
+      const int64_t column = at % row, n = std::min({static_cast<int64_t>(end) - at, kTile, row - column});
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        const Layout& l = inputs[k].layout;
+        int64_t offset = l.offset, stride = 0;
+        if (flat) {
+          stride = rank == 0 || std::ranges::all_of(l.strides, [](int64_t s) { return s == 0; }) ? 0 : 1;
+          offset += at * stride;
+        } else {
+          stride = l.strides[rank - 1];
+          offset += column * stride;
+          for (int64_t rest = at / row, d = static_cast<int64_t>(rank) - 2; d >= 0; --d) {
+            offset += rest % shape[static_cast<size_t>(d)] * l.strides[static_cast<size_t>(d)];
+            rest /= shape[static_cast<size_t>(d)];
+          }
+        }
+        load(inputs[k].dtype, inputs[k].data, offset, stride, n, machine.reg(static_cast<int>(k)));
+      }
+      machine.compute(n);
+      for (size_t k = 0; k < outputs.size(); ++k)
+        store(outputs[k].dtype, machine.reg(program.stores[k]), outputs[k].data, at, n);
+      at += n;
+    }
+  };
+  pool.for_each(static_cast<size_t>(count),
+                std::max<size_t>(16 * kTile, static_cast<size_t>(count) /
+                                                 (4 * static_cast<size_t>(pool.threads())) / kTile * kTile),
+                work);
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "backend/cpu/kernel.h"
+
+namespace weft::cpu {
+
+/// A matrix in f32, f16 or bf16: element (i, j) is data[i * row_stride + j * column_stride], counted in
+/// elements. Strides may be 0 or negative; `data` points at element (0, 0).
+struct GemmOperand {
+  const std::byte* data = nullptr;
+  DType dtype = DType::f32;
+  int64_t row_stride = 0, column_stride = 0;
+};
+
+/// c = a b with a (m, k), b (k, n) and c (m, n), whose rows are c_stride elements apart. Products are summed
+/// in f32; k = 0 gives zeros. The result does not depend on the number of threads.
+void gemm(ThreadPool& pool, int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
+          float* c, int64_t c_stride);
+
+/// The kernel `matmul`: a (.., m, k) and b (.., k, n) with equal batch dims (expanded by strides) give
+/// (.., m, n). Floats are summed in f32 and rounded once to the output's type; i32 and u32 wrap around.
+void matmul(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+            const Attrs& attrs);
+
+}  // namespace weft::cpu

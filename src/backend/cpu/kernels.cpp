@@ -1,0 +1,68 @@
+#include <unordered_map>
+
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/primitives.h"
+#include "base/error.h"
+
+namespace weft::cpu {
+
+KernelFunction dequantize;  // dequantize.cpp
+
+namespace {
+
+/// scatter with its "mode".
+template <bool kAdd>
+void scatter_mode(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                  const Attrs& attrs) {
+  Attrs with_mode = attrs;
+  with_mode.set("mode", std::string(kAdd ? "add" : "set"));
+  scatter(pool, inputs, outputs, with_mode);
+}
+
+/// Every primitive op that is not elementwise, by family.
+const std::unordered_map<std::string_view, Kernel>& table() {
+  static const std::unordered_map<std::string_view, Kernel> kernels = {
+      {"reduce_sum", reduce_sum},
+      {"reduce_prod", reduce_prod},
+      {"reduce_max", reduce_max},
+      {"reduce_min", reduce_min},
+      {"reduce_any", reduce_any},
+      {"reduce_all", reduce_all},
+      {"reduce_argmax", argmax},
+      {"reduce_argmin", argmin},
+
+      {"scan_cumsum", cumsum},
+      {"scan_cumprod", cumprod},
+      {"scan_cummax", cummax},
+      {"scan_cummin", cummin},
+      {"scan_logcumsumexp", logcumsumexp},
+
+      {"index_gather", gather},
+      {"index_pick", index_select},
+      {"scatter_write", scatter_mode<false>},
+      {"scatter_accumulate", scatter_mode<true>},
+      {"index_accumulate", index_add},
+      {"sort_pairs", sort},
+      {"search_sorted", searchsorted},
+
+      {"copy", copy},
+      {"pad_constant", pad_constant},
+      {"cat", cat},
+      {"tril", tril},
+      {"triu", triu},
+
+      {"matmul_batched", matmul},
+      {"dequantize", dequantize},
+  };
+  return kernels;
+}
+
+}  // namespace
+
+Kernel find_kernel(std::string_view name) {
+  const auto found = table().find(name);
+  if (found == table().end()) fail(ErrorKind::unsupported, "[cpu] there is no kernel '{}'", name);
+  return found->second;
+}
+
+}  // namespace weft::cpu

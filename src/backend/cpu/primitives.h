@@ -1,0 +1,40 @@
+#pragma once
+
+#include <type_traits>
+
+#include "backend/cpu/kernel.h"
+
+/// The primitive kernels that are not elementwise, one family per file. Dims are counted from 0 (negative
+/// ones from the end); the caller has checked shapes and dtypes. Every result is the same for every number of
+/// threads.
+namespace weft::cpu {
+
+using KernelFunction = std::remove_pointer_t<Kernel>;
+
+// reduce.cpp. x -> x without "dims" (a list; [] = every element by itself). NaN propagates, integers wrap.
+// Nothing to reduce: sum 0, prod 1, all true, any false; max and min throw.
+KernelFunction reduce_sum, reduce_prod, reduce_max, reduce_min;  // to x's dtype
+KernelFunction reduce_any, reduce_all;                           // any dtype to bool
+KernelFunction argmax, argmin;  // "dim" (one) -> i32; the first on ties, the first NaN if there is one
+
+// scan.cpp. x -> same shape; "dim", "reverse" (false). cumsum and cumprod also "exclusive" (false).
+KernelFunction cumsum, cumprod, cummax, cummin, logcumsumexp;
+
+// sort.cpp. x -> (values, indices i32); "dim", "descending" (false). Stable both ways; NaN is the largest
+// value.
+KernelFunction sort;
+
+// gather.cpp. Indices are integers of any dtype; one outside of the dim throws.
+KernelFunction gather;        // x, idx -> idx's shape; "dim"
+KernelFunction index_select;  // x, idx [k] -> x with k at "dim"
+KernelFunction scatter;       // x, idx, src -> x's shape; "dim", "mode": "set" or "add", in the order of idx
+KernelFunction index_add;     // x, idx [k], src (x with k at "dim") -> x's shape
+KernelFunction searchsorted;  // sorted [..,n] or [n], values -> i32 of values' shape; "right" (false)
+
+// move.cpp. Any dtype.
+KernelFunction copy;          // any strides to contiguous
+KernelFunction pad_constant;  // x -> the output's shape; "lo" per dim (negative crops), "value"
+KernelFunction cat;           // any number of inputs; "dim"
+KernelFunction tril, triu;    // last two dims; "diagonal" (0)
+
+}  // namespace weft::cpu

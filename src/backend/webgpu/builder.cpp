@@ -1,0 +1,324 @@
+#include "backend/webgpu/builder.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "backend/webgpu/webgpu_backend.h"
+#include "base/error.h"
+
+namespace weft::embedded {
+std::string_view webgpu_kernels(std::string_view file);
+}
+
+namespace weft::webgpu {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// The functions of prelude.wgsl, by name, in order.
+const std::vector<std::pair<std::string, std::string>>& prelude() {
+  static const auto functions = [] {
+    std::vector<std::pair<std::string, std::string>> all;
+    const std::string text = "\n" + std::string(embedded::webgpu_kernels("prelude"));
+    for (size_t at = text.find("\nfn "); at != std::string::npos;) {
+      const size_t next = text.find("\nfn ", at + 1);
+      const size_t open = text.find('(', at);
+      all.emplace_back(text.substr(at + 4, open - at - 4),
+                       text.substr(at, next == std::string::npos ? next : next - at));
+      at = next;
+    }
+    return all;
+  }();
+  return functions;
+}
+
+/// The names weft_xxx in a text.
+std::set<std::string> used_names(const std::string& text) {
+  std::set<std::string> names;
+  for (size_t at = text.find("weft_"); at != std::string::npos;) {
+    size_t end = at;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_'))
+      ++end;
+    names.insert(text.substr(at, end - at));
+    at = text.find("weft_", end);
+  }
+  return names;
+}
+
+/// The prelude's functions that `text` needs, and those that they need.
+std::string needed_prelude(const std::string& text) {
+  std::set<std::string> names = used_names(text);
+  std::string result;
+  for (auto f = prelude().rbegin(); f != prelude().rend(); ++f)  // functions only use those above them
+    if (names.contains(f->first)) {
+      result += f->second;
+      names.merge(used_names(f->second));
+    }
+  return result;
+}
+
+/// `params.p12` becomes `numbers[12u]`.
+std::string numbers_from_buffer(const std::string& text) {
+  constexpr std::string_view kName = "params.p";
+  std::string result;
+  size_t done = 0;
+  for (size_t at = text.find(kName); at != std::string::npos; at = text.find(kName, done)) {
+    size_t end = at + kName.size();
+    while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end]))) ++end;
+    result += text.substr(done, at - done);
+    result += "numbers[" + text.substr(at + kName.size(), end - at - kName.size()) + "u]";
+    done = end;
+  }
+  return result + text.substr(done);
+}
+
+}  // namespace
+
+void Context::flush() {
+  recorder->submit();
+  recorder.emplace(device, "steps");
+}
+
+gpu::Buffer Context::scratch(int64_t words, std::string_view label) {
+  return device.alloc(static_cast<uint64_t>(std::max<int64_t>(words, 1)) * 4, label);
+}
+
+const gpu::Buffer& buffer_of(const Operand& operand) {
+  const auto* storage = dynamic_cast<const WebgpuStorage*>(operand.storage.get());
+  if (!storage) fail(ErrorKind::invalid, "[webgpu] run of storage that is not a GPU's");
+  return storage->buffer();
+}
+
+std::string_view lane_type(DType dtype) {
+  switch (lane_of(dtype)) {
+    case Lane::f32:
+      return "f32";
+    case Lane::i32:
+      return "i32";
+    case Lane::boolean:
+      return "bool";
+    default:
+      return "u32";
+  }
+}
+
+std::string encode(DType dtype, std::string_view value) {
+  switch (dtype) {
+    case DType::f16:
+      return fmt::format("weft_to_f16({})", value);
+    case DType::bf16:
+      return fmt::format("weft_to_bf16({})", value);
+    case DType::u8:
+      return fmt::format("({} & 0xffu)", value);
+    case DType::i8:
+      return fmt::format("(bitcast<u32>({}) & 0xffu)", value);
+    case DType::boolean:
+      return fmt::format("select(0u, 1u, {})", value);
+    case DType::u32:
+      return std::string(value);
+    default:
+      return fmt::format("bitcast<u32>({})", value);
+  }
+}
+
+std::string narrow(DType dtype, std::string value) {
+  switch (dtype) {
+    case DType::f16:
+      return "weft_round_f16(" + value + ")";
+    case DType::bf16:
+      return "weft_round_bf16(" + value + ")";
+    case DType::u8:
+      return "(" + value + " & 0xffu)";
+    case DType::i8:
+      return "weft_wrap_i8(" + value + ")";
+    default:
+      return value;
+  }
+}
+
+std::string convert(DType from, DType to, std::string_view value) {
+  const std::string_view a = lane_type(from), b = lane_type(to);
+  if (a == b) return std::string(value);
+  if (b == "bool") {
+    if (a == "f32") return fmt::format("weft_truth({})", value);
+    return fmt::format("({} != {}(0))", value, a);
+  }
+  if (a == "bool") return fmt::format("select({}(0), {}(1), {})", b, b, value);
+  if (a == "f32") return fmt::format("weft_to_{}({})", b, value);
+  if (b == "f32") return fmt::format("f32({})", value);
+  return fmt::format("bitcast<{}>({})", b, value);
+}
+
+Builder::Builder(std::string_view name) : name_(name) {
+  numbers_.push_back(0x7f800000);  // params.p0, for the prelude
+}
+
+std::string Builder::number(int64_t value) {
+  numbers_.push_back(static_cast<uint32_t>(value));
+  return fmt::format("params.p{}", numbers_.size() - 1);
+}
+
+std::string Builder::real(float value) {
+  return "bitcast<f32>(" + number(std::bit_cast<int32_t>(value)) + ")";
+}
+
+std::string Builder::read(const gpu::Buffer& buffer) {
+  for (size_t i = 0; i < bindings_.size(); ++i)
+    if (bindings_[i].buffer.state() == buffer.state()) return fmt::format("b{}", i);
+  bindings_.emplace_back(buffer, 0, buffer.size());  // the size is part of what a bind group is known by
+  writes_.push_back(false);
+  return fmt::format("b{}", bindings_.size() - 1);
+}
+
+std::string Builder::write(const gpu::Buffer& buffer) {
+  const std::string name = read(buffer);
+  writes_[static_cast<size_t>(std::stoi(name.substr(1)))] = true;
+  return name;
+}
+
+std::string Builder::bits(const Operand& operand, std::string_view at) {
+  const std::string buffer = read(buffer_of(operand));
+  const size_t bytes = size_of(operand.dtype);
+  if (bytes == 4) return fmt::format("{}[{}]", buffer, at);
+  const std::string name = fmt::format("bits{}_{}", bytes, buffer);
+  if (loaders_.find("fn " + name + "(") == std::string::npos) {
+    if (bytes == 2)
+      loaders_ += fmt::format(
+          "fn {}(i: u32) -> u32 {{ return ({}[i >> 1u] >> ((i & 1u) * 16u)) & 0xffffu; }}\n", name, buffer);
+    else
+      loaders_ += fmt::format("fn {}(i: u32) -> u32 {{ return ({}[i >> 2u] >> ((i & 3u) * 8u)) & 0xffu; }}\n",
+                              name, buffer);
+  }
+  return fmt::format("{}({})", name, at);
+}
+
+std::string Builder::load(const Operand& operand, std::string_view at) {
+  const std::string word = bits(operand, at);
+  switch (operand.dtype) {
+    case DType::f32:
+      return "bitcast<f32>(" + word + ")";
+    case DType::i32:
+      return "bitcast<i32>(" + word + ")";
+    case DType::f16:
+      return "weft_from_f16(" + word + ")";
+    case DType::bf16:
+      return "weft_from_bf16(" + word + ")";
+    case DType::i8:
+      return "weft_wrap_i8(bitcast<i32>(" + word + "))";
+    case DType::boolean:
+      return "(" + word + " != 0u)";
+    default:
+      return word;
+  }
+}
+
+std::string Builder::unravel(const Walk& walk, std::string_view i, std::string_view prefix) {
+  std::string text;
+  for (size_t k = 0; k < walk.offsets.size(); ++k)
+    text += fmt::format("  var {}at{} = {};\n", prefix, k, number(walk.offsets[k]));
+  std::string rest(i);
+  for (size_t d = walk.dims.size(); d-- > 0;) {
+    const Walk::Dim& dim = walk.dims[d];
+    if (d == 0) {
+      text += fmt::format("  let {}c0 = {};\n", prefix, rest);
+    } else {
+      const std::string size = number(dim.size);
+      text +=
+          fmt::format("  let {0}c{1} = {2} % {3};\n  let {0}rest{1} = {2} / {3};\n", prefix, d, rest, size);
+      rest = fmt::format("{}rest{}", prefix, d);
+    }
+    for (size_t k = 0; k < dim.strides.size(); ++k)
+      text += fmt::format("  {0}at{1} += {0}c{2} * {3};\n", prefix, k, d, number(dim.strides[k]));
+  }
+  return text;
+}
+
+void Builder::map(Context& context, std::span<const Operand> outputs) {
+  const int64_t count = element_count(outputs[0].layout.shape);
+  if (count == 0) return;
+  size_t narrowest = 4;
+  for (const Operand& o : outputs) narrowest = std::min(narrowest, size_of(o.dtype));
+  const auto per = static_cast<int64_t>(4 / narrowest);  // elements of an invocation
+  const std::string n = number(count);
+  std::string body = fmt::format(
+      "  let first = (index * {}u + thread) * {}u;\n  if (first >= {}) {{ return; }}\n", kThreads, per, n);
+  if (per == 1) {
+    body += "  let e = element(first);\n";
+    for (size_t k = 0; k < outputs.size(); ++k)
+      body += fmt::format("  {}[first] = e.r{};\n", write(buffer_of(outputs[k])), k);
+  } else {
+    for (size_t k = 0; k < outputs.size(); ++k)
+      body += fmt::format("  var words{}: array<u32, {}>;\n", k,
+                          per / static_cast<int64_t>(4 / size_of(outputs[k].dtype)));
+    body += fmt::format(
+        "  for (var k = 0u; k < {}u && first + k < {}; k++) {{\n    let e = element(first + k);\n", per, n);
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const size_t in_word = 4 / size_of(outputs[k].dtype);
+      body +=
+          fmt::format("    words{0}[k / {1}u] |= e.r{0} << ((k % {1}u) * {2}u);\n", k, in_word, 32 / in_word);
+    }
+    body += "  }\n";
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const auto in_word = static_cast<int64_t>(4 / size_of(outputs[k].dtype)), words = per / in_word;
+      const std::string to = write(buffer_of(outputs[k]));
+      for (int64_t w = 0; w < words; ++w) {
+        const std::string store = fmt::format("{0}[first / {1}u + {2}u] = words{3}[{2}];", to, in_word, w, k);
+        body += w == 0 ? "  " + store + "\n"
+                       : fmt::format("  if (first + {}u < {}) {{ {} }}\n", w * in_word, n, store);
+      }
+    }
+  }
+  std::string result = "struct Result {";
+  for (size_t k = 0; k < outputs.size(); ++k) result += fmt::format(" r{}: u32,", k);
+  code = result + " }\n" + code;
+  groups(context, (count + per * kThreads - 1) / (per * kThreads), kThreads, body);
+}
+
+void Builder::map(Context& context, DType dtype, int64_t count, const gpu::Buffer& to) {
+  const Operand output{std::make_shared<WebgpuStorage>(to), dtype, Layout::contiguous({count})};
+  map(context, std::span(&output, 1));
+}
+
+void Builder::groups(Context& context, int64_t groups, int threads, std::string_view body) {
+  code += fmt::format(
+      "@compute @workgroup_size({})\nfn main(@builtin(workgroup_id) group: vec3<u32>, "
+      "@builtin(num_workgroups) grid: vec3<u32>,\n"
+      "        @builtin(local_invocation_index) thread: u32) {{\n"
+      "  let index = group.y * grid.x + group.x;\n  if (index >= {}) {{ return; }}\n{}}}\n",
+      threads, number(groups), body);
+  dispatch(context, groups);
+}
+
+void Builder::dispatch(Context& context, int64_t groups) {
+  if (groups == 0) return;
+  std::string text = loaders_ + code;
+  text += needed_prelude(text);
+  std::string head;
+  gpu::Buffer numbers;
+  if (numbers_.size() > 64) {  // more than Params holds
+    text = numbers_from_buffer(text);
+    numbers = context.device.alloc(numbers_.size() * 4, "numbers");
+    context.device.write(numbers, 0, std::as_bytes(std::span(numbers_)));
+    bindings_.emplace_back(numbers, 0, numbers.size());
+    writes_.push_back(false);
+  }
+  for (size_t i = 0; i < bindings_.size(); ++i)
+    head += fmt::format("@group(0) @binding({}) var<storage, {}> {}: array<u32>;\n", i,
+                        writes_[i] ? "read_write" : "read",
+                        numbers && i + 1 == bindings_.size() ? "numbers" : fmt::format("b{}", i));
+  std::span<const std::byte> params;
+  if (!numbers) {
+    head += "struct Params {\n";
+    for (size_t i = 0; i < numbers_.size(); ++i) head += fmt::format("  p{}: u32,\n", i);
+    head += "}\n";
+    params = std::as_bytes(std::span(numbers_));
+  }
+  const uint32_t limit = 65535;
+  const auto rows = static_cast<uint32_t>((groups + limit - 1) / limit);
+  const auto columns = static_cast<uint32_t>((groups + rows - 1) / rows);
+  const gpu::Kernel kernel = context.device.kernel({.name = name_, .wgsl = head + text});
+  context.recorder->dispatch(kernel, bindings_, {columns, rows, 1}, params);
+}
+
+}  // namespace weft::webgpu

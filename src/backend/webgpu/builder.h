@@ -1,0 +1,99 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/elementwise.h"
+#include "backend/webgpu/layout.h"
+#include "gpu/recorder.h"
+
+/// Writing WGSL: numbers, buffers and element types of a kernel, and the shapes that most kernels have.
+namespace weft::webgpu {
+
+/// Where steps are recorded.
+struct Context {
+  gpu::Device& device;
+  std::optional<gpu::Recorder> recorder;
+
+  explicit Context(gpu::Device& on) : device(on), recorder(std::in_place, on, "steps") {}
+  /// Submits what was recorded, and goes on with a new recorder.
+  void flush();
+  gpu::Buffer scratch(int64_t words, std::string_view label);
+};
+
+const gpu::Buffer& buffer_of(const Operand& operand);
+
+std::string_view lane_type(DType dtype);  ///< "f32", "i32", "u32", "bool"
+/// The bits that are stored for a value of the dtype's lane, as u32.
+std::string encode(DType dtype, std::string_view value);
+/// A lane value wrapped or rounded to a dtype that is narrower than its lane.
+std::string narrow(DType dtype, std::string value);
+std::string convert(DType from, DType to, std::string_view value);
+
+/// Makes one kernel and records its dispatch. The text holds no sizes, offsets or constants: those are
+/// numbers in Params (or in a buffer when there are many), so that a pipeline serves every shape of its rank.
+class Builder {
+ public:
+  explicit Builder(std::string_view name);
+
+  std::string number(int64_t value);            ///< the name of a u32; negative values wrap
+  std::string real(float value);                ///< an f32, which may be infinite or NaN
+  std::string read(const gpu::Buffer& buffer);  ///< the name of an array<u32>
+  std::string write(const gpu::Buffer& buffer);
+  std::string load(const Operand& operand, std::string_view at);  ///< the element's lane value
+  std::string bits(const Operand& operand, std::string_view at);  ///< the element's bits as u32
+
+  /// Statements that turn the index `i` into `<prefix>at0`, `<prefix>at1` ... (offsets in the operands) and
+  /// `<prefix>c0`,
+  /// ... (coordinates), all u32.
+  std::string unravel(const Walk& walk, std::string_view i, std::string_view prefix = "");
+
+  std::string code;  ///< functions, after the declarations
+
+  /// `fn element(i: u32) -> Result` of `code` gives the outputs' bits r0, r1 ...: one invocation per word of
+  /// the narrowest output.
+  void map(Context& context, std::span<const Operand> outputs);
+  void map(Context& context, DType dtype, int64_t count, const gpu::Buffer& to);
+
+  /// `code` has a body for `main` that sees `index` (of the workgroup, below `groups`) and `thread`.
+  void groups(Context& context, int64_t groups, int threads, std::string_view body);
+
+ private:
+  void dispatch(Context& context, int64_t groups);
+
+  std::string name_, loaders_;
+  std::vector<uint32_t> numbers_;
+  std::vector<gpu::Binding> bindings_;
+  std::vector<bool> writes_;
+};
+
+/// Records one step of a kernel.
+using Record = void (*)(Context& context, const Step& step);
+Record find_kernel(std::string_view name);
+
+// ---- One function per family of kernels.
+// -----------------------------------------------------------------------
+
+void elementwise(Context& context, const Step& step);
+void copy(Context& context, const Step& step);
+void pad_constant(Context& context, const Step& step);
+void cat(Context& context, const Step& step);
+void tril(Context& context, const Step& step);
+void triu(Context& context, const Step& step);
+void reduce(Context& context, const Step& step);
+void matmul(Context& context, const Step& step);
+void scan(Context& context, const Step& step);
+void gather(Context& context, const Step& step);
+void index_select(Context& context, const Step& step);
+void scatter(Context& context, const Step& step);
+void search_sorted(Context& context, const Step& step);
+void sort(Context& context, const Step& step);
+void dequantize(Context& context, const Step& step);
+
+/// to[i] = from element i, converted; both contiguous.
+void convert_all(Context& context, const Operand& from, DType dtype, const gpu::Buffer& to);
+
+}  // namespace weft::webgpu

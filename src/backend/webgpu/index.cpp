@@ -1,0 +1,146 @@
+// Gather, scatter and searchsorted. An index outside of its dim cannot be reported from a GPU: reads go to
+// the nearest element, writes are left out.
+#include "backend/webgpu/builder.h"
+#include "backend/webgpu/webgpu_backend.h"
+#include "base/error.h"
+
+namespace weft::webgpu {
+namespace {
+
+size_t dim_of(const Step& step, size_t rank) {
+  return rank == 0 ? 0 : static_cast<size_t>(normalize_dim(step.kernel, step.attrs->integer("dim"), rank));
+}
+
+Layout without_dim(Layout layout, size_t dim) {
+  if (dim < layout.strides.size()) layout.strides[dim] = 0;
+  return layout;
+}
+
+/// One index per slice, seen as one per element of `shape`.
+Operand spread(Operand indices, const Shape& shape, size_t dim) {
+  const int64_t stride = indices.layout.strides.empty() ? 0 : indices.layout.strides[0];
+  indices.layout.shape = shape;
+  indices.layout.strides.assign(shape.size(), 0);
+  if (dim < shape.size()) indices.layout.strides[dim] = stride;
+  return indices;
+}
+
+std::string index_value(Builder& builder, const Operand& indices, std::string_view at) {
+  return convert(indices.dtype, DType::i32, builder.load(indices, at));
+}
+
+void gather_from(Context& context, const Operand& x, const Operand& indices, const Operand& out, size_t dim) {
+  const Layout base = without_dim(x.layout, dim);
+  const Layout* layouts[] = {&base, &indices.layout};
+  const bool scalar = x.layout.shape.empty();
+  Builder builder("gather");
+  std::string body =
+      "fn element(i: u32) -> Result {\n" + builder.unravel(walk(out.layout.shape, layouts), "i");
+  body += fmt::format("  let place = u32(clamp({}, 0, i32({}) - 1));\n", index_value(builder, indices, "at1"),
+                      builder.number(scalar ? 1 : x.layout.shape[dim]));
+  const std::string stride = builder.number(scalar ? 0 : x.layout.strides[dim]);
+  builder.code = body + "  return Result(" + builder.bits(x, "at0 + place * " + stride) + ");\n}\n";
+  builder.map(context, std::span(&out, 1));
+}
+
+/// One invocation per line along `dim` of the indices, in order: the same sums every time. `out` has 4-byte
+/// elements.
+void scatter_lines(Context& context, const Operand& indices, const Operand& src, const Operand& out,
+                   size_t dim, bool add) {
+  const Shape& shape = indices.layout.shape;
+  Walk lines;
+  lines.offsets = {indices.layout.offset, src.layout.offset, 0};
+  int64_t size = 1, index_stride = 0, src_stride = 0, out_stride = 0, places = 1;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (d != dim) {
+      lines.add(shape[d], {indices.layout.strides[d], src.layout.strides[d], out.layout.strides[d]});
+      continue;
+    }
+    size = shape[d], index_stride = indices.layout.strides[d], src_stride = src.layout.strides[d];
+    out_stride = out.layout.strides[d], places = out.layout.shape[d];
+  }
+  if (size * lines.count() == 0) return;
+  Builder builder(add ? "scatter_add" : "scatter");
+  const std::string to = builder.write(buffer_of(out));
+  const std::string value = convert(
+      src.dtype, out.dtype, builder.load(src, fmt::format("at1 + j * {}", builder.number(src_stride))));
+  const std::string old = builder.load(out, "to");
+  std::string body = "fn scatter(i: u32) {\n" + builder.unravel(lines, "i");
+  body += fmt::format("  for (var j = 0u; j < {}; j++) {{\n", builder.number(size));
+  body +=
+      fmt::format("    let place = bitcast<u32>({});\n",
+                  index_value(builder, indices, fmt::format("at0 + j * {}", builder.number(index_stride))));
+  body += fmt::format("    if (place < {}) {{\n      let to = at2 + place * {};\n", builder.number(places),
+                      builder.number(out_stride));
+  body += fmt::format("      {}[to] = bitcast<u32>({}{});\n    }}\n  }}\n}}\n", to, add ? old + " + " : "",
+                      value);
+  builder.code = body;
+  const int64_t count = lines.count();
+  builder.groups(context, (count + 63) / 64, 64,
+                 fmt::format("  if (index * 64u + thread < {}) {{ scatter(index * 64u + thread); }}\n",
+                             builder.number(count)));
+}
+
+}  // namespace
+
+void gather(Context& context, const Step& step) {
+  gather_from(context, step.inputs[0], step.inputs[1], step.outputs[0],
+              dim_of(step, step.inputs[0].layout.shape.size()));
+}
+
+void index_select(Context& context, const Step& step) {
+  const Operand& out = step.outputs[0];
+  const size_t dim = dim_of(step, step.inputs[0].layout.shape.size());
+  gather_from(context, step.inputs[0], spread(step.inputs[1], out.layout.shape, dim), out, dim);
+}
+
+void scatter(Context& context, const Step& step) {
+  const Operand &x = step.inputs[0], &src = step.inputs[2], &out = step.outputs[0];
+  const bool add = step.kernel != "scatter_write";
+  if (add && out.dtype == DType::boolean)
+    fail(ErrorKind::unsupported, "[{}] bools cannot be added", step.kernel);
+  const size_t dim = dim_of(step, out.layout.shape.size());
+  const Operand indices =
+      step.kernel == "index_accumulate" ? spread(step.inputs[1], src.layout.shape, dim) : step.inputs[1];
+  // Narrow elements share words, and sums of halves are rounded once: through a wide result.
+  const DType wide = is_float(out.dtype)               ? DType::f32
+                     : lane_of(out.dtype) == Lane::i32 ? DType::i32
+                                                       : DType::u32;
+  Operand target = out;
+  if (wide != out.dtype)
+    target = {std::make_shared<WebgpuStorage>(context.scratch(element_count(out.layout.shape), "scatter")),
+              wide, out.layout};
+  convert_all(context, x, wide, buffer_of(target));
+  scatter_lines(context, indices, src, target, dim, add);
+  if (wide != out.dtype) convert_all(context, target, out.dtype, buffer_of(out));
+}
+
+void search_sorted(Context& context, const Step& step) {
+  const Operand &sorted = step.inputs[0], &values = step.inputs[1], &out = step.outputs[0];
+  const bool right = step.attrs->has("right") && step.attrs->flag("right");
+  Layout lines{values.layout.shape, std::vector<int64_t>(values.layout.shape.size(), 0),
+               sorted.layout.offset};
+  if (sorted.layout.shape.size() > 1)
+    for (size_t d = 0; d + 1 < lines.strides.size(); ++d) lines.strides[d] = sorted.layout.strides[d];
+  const Layout* layouts[] = {&lines, &values.layout};
+  Builder builder("search_sorted");
+  const std::string_view t = lane_type(sorted.dtype);
+  std::string less = "a < b";
+  if (t == "f32") less = "a < b || (!weft_isnan(a) && weft_isnan(b))";
+  if (t == "bool") less = "!a && b";
+  builder.code = fmt::format("fn less(a: {0}, b: {0}) -> bool {{ return {1}; }}\n", t, less);
+  std::string body =
+      "fn element(i: u32) -> Result {\n" + builder.unravel(walk(out.layout.shape, layouts), "i");
+  body += fmt::format("  let v = {};\n  var low = 0u;\n  var high = {};\n", builder.load(values, "at1"),
+                      builder.number(sorted.layout.shape.back()));
+  body += fmt::format(
+      "  while (low < high) {{\n    let middle = (low + high) / 2u;\n    let x = {};\n",
+      builder.load(sorted, fmt::format("at0 + middle * {}", builder.number(sorted.layout.strides.back()))));
+  body += fmt::format(
+      "    if ({}) {{ low = middle + 1u; }} else {{ high = middle; }}\n  }}\n  return Result(low);\n}}\n",
+      right ? "!less(v, x)" : "less(x, v)");
+  builder.code += body;
+  builder.map(context, step.outputs);
+}
+
+}  // namespace weft::webgpu

@@ -1,0 +1,382 @@
+// Convolution, pooling and resampling over the last dims, as windows (views), matrix products and lookups.
+// Computed in f32 and rounded to the input's dtype once.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "array/host_tensor.h"
+#include "base/error.h"
+#include "ops/shorthand.h"
+
+namespace weft {
+namespace {
+
+Array f32(const Array& x) {
+  return as(x, DType::f32);
+}
+
+/// A list attribute with one entry per spatial dim, or that many `fallback`.
+Ints per_dim(const OpCall& c, std::string_view name, size_t rank, int64_t fallback) {
+  if (!c.attrs.has(name)) return Ints(rank, fallback);
+  const Ints& values = c.attrs.list(name);
+  if (values.size() != rank)
+    fail(ErrorKind::invalid, "[{}] {} has {} entries for {} spatial dims", c.op.name, name, values.size(),
+         rank);
+  return values;
+}
+
+Array indices(const Ints& values, const Shape& shape, const Device& device) {
+  const std::vector<int32_t> narrow(values.begin(), values.end());
+  HostTensor host{DType::i32, shape, std::vector<std::byte>(narrow.size() * sizeof(int32_t))};
+  if (!narrow.empty()) std::memcpy(host.bytes.data(), narrow.data(), host.bytes.size());
+  return Array::from_host(host, device);
+}
+
+Array select(const Array& x, int64_t dim, const Ints& sources, const Device& device) {
+  return call("index_select", {x, indices(sources, {static_cast<int64_t>(sources.size())}, device)},
+              {{"dim", dim}});
+}
+
+/// A vector shaped to broadcast along `dim` (negative) of an array.
+Array along(const Array& values, int64_t dim) {
+  Shape shape(static_cast<size_t>(-dim), 1);
+  shape[0] = values.size();
+  return reshape(values, shape);
+}
+
+/// Windows of `k` elements, `dilation` apart, one every `stride`: dim becomes their count, their elements the
+/// last dim.
+Array windows(const Array& x, int64_t dim, int64_t k, int64_t stride, int64_t dilation) {
+  const int64_t d = normalize_dim("windows", dim, x.ndim());
+  const int64_t span = dilation * (k - 1) + 1, count = (x.shape(d) - span) / stride + 1;
+  if (stride == k && dilation == 1) {  // side by side: a reshape, whose gradient is one too
+    Shape split = x.shape();
+    split[static_cast<size_t>(d)] = count;
+    split.insert(split.begin() + d + 1, k);
+    Ints order;
+    for (int64_t i = 0; i < static_cast<int64_t>(split.size()); ++i)
+      if (i != d + 1) order.push_back(i);
+    order.push_back(d + 1);
+    return permute(reshape(slice_dim(x, d, 0, count * k), split), order);
+  }
+  const Array all = call("unfold", {x}, {{"dim", d}, {"size", span}, {"step", stride}});
+  return dilation == 1 ? all : slice_dim(all, -1, 0, span, dilation);
+}
+
+/// x with one `pads` entry per spatial dim (before, after); negative ones crop.
+Array padded(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& pads, double value) {
+  if (std::ranges::all_of(pads, [](const auto& p) { return p.first == 0 && p.second == 0; })) return x;
+  Ints flat(2 * (x.ndim() - pads.size()), 0);
+  for (const auto& [before, after] : pads) flat.insert(flat.end(), {before, after});
+  return call("pad", {x}, {{"pads", flat}, {"value", value}});
+}
+
+// ---- Convolution. -------------------------------------------------------------------------------
+
+struct ConvShape {
+  Ints stride, dilation;
+  int64_t groups = 1;
+};
+
+/// x (n, ci, ..) padded already, w (co, ci/groups, ..): one product per group of (co/groups, ci/groups *
+/// taps) with (ci/groups * taps, n * positions). The batch is inside the product, so the gradient of w is one
+/// product as well.
+Array correlate(const OpCall& c, const Array& x, const Array& w, const ConvShape& how) {
+  const size_t rank = how.stride.size();
+  const int64_t n = x.shape(0), ci = x.shape(1), co = w.shape(0), groups = how.groups,
+                taps = element_count({w.shape().begin() + 2, w.shape().end()});
+  Array views = x;
+  Shape positions;
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t k = w.shape()[2 + i], span = how.dilation[i] * (k - 1) + 1;
+    if (k < 1 || span > x.shape()[2 + i])
+      fail(ErrorKind::invalid, "[{}] the kernel spans {} of spatial dim {}, which has {} with its padding",
+           c.op.name, span, i, x.shape()[2 + i]);
+    views = windows(views, static_cast<int64_t>(2 + i), k, how.stride[i], how.dilation[i]);
+    positions.push_back(views.shape()[2 + i]);
+  }
+  // (n, ci, positions, taps) -> (ci, taps, n, positions)
+  Ints order = {1};
+  for (size_t i = 0; i < rank; ++i) order.push_back(static_cast<int64_t>(2 + rank + i));
+  order.push_back(0);
+  for (size_t i = 0; i < rank; ++i) order.push_back(static_cast<int64_t>(2 + i));
+  const Array columns =
+      reshape(permute(views, order), {groups, ci / groups * taps, n * element_count(positions)});
+  Array y = matmul(reshape(w, {groups, co / groups, ci / groups * taps}), columns);
+  Shape shape = {co, n};
+  shape.insert(shape.end(), positions.begin(), positions.end());
+  return transpose(reshape(y, shape), 0, 1);
+}
+
+ConvShape conv_shape(const OpCall& c, size_t rank, size_t weight_channels_dim) {
+  const Array &x = c.inputs[0], &w = c.inputs[1];
+  ConvShape how{per_dim(c, "stride", rank, 1), per_dim(c, "dilation", rank, 1), c.attrs.integer("groups")};
+  if (x.ndim() != rank + 2 || w.ndim() != rank + 2)
+    fail(ErrorKind::invalid, "[{}] x {} and w {} need {} spatial dims", c.op.name, to_string(x.shape()),
+         to_string(w.shape()), rank);
+  const int64_t groups = how.groups, per_group = weight_channels_dim == 1 ? groups : 1;
+  if (groups < 1 || x.shape(1) != w.shape()[weight_channels_dim] * per_group || w.shape(0) % groups != 0)
+    fail(ErrorKind::invalid, "[{}] x {} and w {} do not go together in {} groups", c.op.name,
+         to_string(x.shape()), to_string(w.shape()), groups);
+  for (size_t i = 0; i < rank; ++i)
+    if (how.stride[i] < 1 || how.dilation[i] < 1)
+      fail(ErrorKind::invalid, "[{}] stride and dilation are at least 1", c.op.name);
+  return how;
+}
+
+Array with_bias(const OpCall& c, const Array& y, size_t rank) {
+  const bool biased = c.inputs.size() > 2 && c.inputs[2];
+  return as(biased ? y + along(f32(c.inputs[2]), -static_cast<int64_t>(rank) - 1) : y, c.inputs[0].dtype());
+}
+
+Array conv(const OpCall& c, size_t rank) {
+  const ConvShape how = conv_shape(c, rank, 1);
+  std::vector<std::pair<int64_t, int64_t>> pads;
+  for (int64_t p : per_dim(c, "padding", rank, 0)) pads.emplace_back(p, p);
+  return with_bias(c, correlate(c, padded(f32(c.inputs[0]), pads, 0), f32(c.inputs[1]), how), rank);
+}
+
+/// x with stride-1 zeros between its elements.
+Array spread(const Array& x, size_t dim, int64_t stride) {
+  const int64_t d = static_cast<int64_t>(dim), n = x.shape()[dim];
+  if (stride == 1 || n == 0) return x;
+  Shape shape = x.shape();
+  shape[dim] *= stride;
+  return slice_dim(reshape(pad_dim(unsqueeze(x, d + 1), d + 1, 0, stride - 1), shape), d, 0,
+                   (n - 1) * stride + 1);
+}
+
+/// The gradient of a convolution: spread by the stride, correlated with the kernel turned round.
+Array conv_transpose(const OpCall& c, size_t rank) {
+  ConvShape how = conv_shape(c, rank, 0);
+  const Ints padding = per_dim(c, "padding", rank, 0), extra = per_dim(c, "output_padding", rank, 0);
+  Array x = f32(c.inputs[0]), w = f32(c.inputs[1]);  // w (ci, co/groups, ..)
+  std::vector<std::pair<int64_t, int64_t>> pads;
+  for (size_t i = 0; i < rank; ++i) {
+    x = spread(x, 2 + i, how.stride[i]);
+    const int64_t reach = how.dilation[i] * (w.shape()[2 + i] - 1) - padding[i];
+    pads.emplace_back(reach, reach + extra[i]);
+  }
+  const int64_t ci = w.shape(0), co = w.shape(1) * how.groups;
+  Ints starts(rank + 2, kNone), stops(rank + 2, kNone), steps(rank + 2, -1);
+  steps[0] = steps[1] = 1;
+  w = call("slice", {w}, {{"starts", starts}, {"stops", stops}, {"steps", steps}});
+  Shape grouped = w.shape(), turned = w.shape();
+  grouped[0] = ci / how.groups;
+  grouped.insert(grouped.begin(), how.groups);  // (groups, ci/groups, co/groups, ..)
+  turned[0] = co, turned[1] = ci / how.groups;
+  w = reshape(transpose(reshape(w, grouped), 1, 2), turned);
+  how.stride = Ints(rank, 1);
+  return with_bias(c, correlate(c, padded(x, pads, 0), w, how), rank);
+}
+
+// ---- Pooling. -----------------------------------------------------------------------------------
+
+/// Windows along one dim of a pooling op.
+struct Pool {
+  int64_t kernel, stride, padding, dilation, size, count;
+  int64_t span() const { return dilation * (kernel - 1) + 1; }
+  /// Padding on the right that makes `count` windows fit exactly; negative: elements that no window reaches.
+  int64_t after() const { return (count - 1) * stride + span() - size - padding; }
+};
+
+std::vector<Pool> pools(const OpCall& c, size_t rank) {
+  const Array& x = c.inputs[0];
+  if (x.ndim() < rank)
+    fail(ErrorKind::invalid, "[{}] takes {} spatial dims, not {}", c.op.name, rank, to_string(x.shape()));
+  const Ints kernel = per_dim(c, "kernel", rank, 1),
+             stride = c.attrs.has("stride") ? per_dim(c, "stride", rank, 1) : kernel;
+  const Ints padding = per_dim(c, "padding", rank, 0), dilation = per_dim(c, "dilation", rank, 1);
+  std::vector<Pool> result;
+  for (size_t i = 0; i < rank; ++i) {
+    Pool p{kernel[i], stride[i], padding[i], dilation[i], x.shape()[x.ndim() - rank + i], 0};
+    if (p.kernel < 1 || p.stride < 1 || p.dilation < 1 || p.padding < 0 || 2 * p.padding > p.span())
+      fail(ErrorKind::invalid,
+           "[{}] kernel {}, stride {}, dilation {} and padding {} (at most half the window) do not go "
+           "together",
+           c.op.name, p.kernel, p.stride, p.dilation, p.padding);
+    const int64_t free = p.size + 2 * p.padding - p.span();
+    const bool ceil = c.attrs.flag("ceil_mode");
+    if (free < 0 && !(ceil && free + p.stride > 0))
+      fail(ErrorKind::invalid, "[{}] a window spans {}, the padded dim has {}", c.op.name, p.span(),
+           p.size + 2 * p.padding);
+    p.count = (free + (ceil ? p.stride - 1 : 0)) / p.stride + 1;
+    if (ceil && (p.count - 1) * p.stride >= p.size + p.padding)
+      --p.count;  // it would start in the right padding
+    result.push_back(p);
+  }
+  return result;
+}
+
+/// x padded with `value` for windows that fit exactly, reduced along each spatial dim in turn, last first.
+Array pooled(Array x, const std::vector<Pool>& dims, double value,
+             const std::function<Array(const Array&)>& reduce) {
+  std::vector<std::pair<int64_t, int64_t>> pads;
+  for (const Pool& p : dims) pads.emplace_back(p.padding, p.after());
+  x = padded(x, pads, value);
+  for (size_t i = dims.size(); i-- > 0;) {
+    const int64_t dim = static_cast<int64_t>(x.ndim() - dims.size() + i);
+    x = reduce(windows(x, dim, dims[i].kernel, dims[i].stride, dims[i].dilation));
+  }
+  return x;
+}
+
+/// By argmax and a lookup, not by `max`: at a tie the first element gets all of the gradient, as in torch.
+Array max_pool(const OpCall& c, size_t rank) {
+  return pooled(c.inputs[0], pools(c, rank), -std::numeric_limits<double>::infinity(), [](const Array& x) {
+    const Array best = call("argmax", {x}, {{"dim", int64_t{-1}}, {"keepdim", true}});
+    return squeeze(call("gather", {x, best}, {{"dim", int64_t{-1}}}), -1);
+  });
+}
+
+Array avg_pool(const OpCall& c, size_t rank) {
+  const std::vector<Pool> dims = pools(c, rank);
+  Array y = pooled(f32(c.inputs[0]), dims, 0, [](const Array& x) { return sum(x, {-1}); });
+  for (size_t i = 0; i < rank; ++i) {
+    const Pool& p = dims[i];
+    std::vector<float> lengths;  // of each window, clipped
+    for (int64_t w = 0; w < p.count; ++w) {
+      const int64_t start = w * p.stride - p.padding;
+      const int64_t length = c.attrs.flag("count_include_pad")
+                                 ? std::min(start + p.kernel, p.size + p.padding) - start
+                                 : std::min(start + p.kernel, p.size) - std::max<int64_t>(start, 0);
+      lengths.push_back(static_cast<float>(length));
+    }
+    const bool alike = std::ranges::adjacent_find(lengths, std::not_equal_to<>()) == lengths.end();
+    y = alike ? y / static_cast<double>(lengths.at(0))
+              : y / along(Array::from_vector(lengths, {p.count}, c.device),
+                          static_cast<int64_t>(i) - static_cast<int64_t>(rank));
+  }
+  return as(y, c.inputs[0].dtype());
+}
+
+/// The mean over windows floor(i n/o) .. ceil((i+1) n/o) of a dim (negative), made one of `o`.
+Array adaptive_mean(const Array& x, int64_t dim, int64_t o, const Device& device) {
+  const int64_t n = x.shape(dim), d = static_cast<int64_t>(x.ndim()) + dim;
+  if (n == o) return x;
+  Shape split = x.shape();
+  split[static_cast<size_t>(d)] = o;
+  if (n > 0 && n % o == 0) {
+    split.insert(split.begin() + d + 1, n / o);
+    return mean(reshape(x, split), {d + 1});
+  }
+  const int64_t longest = n / o + 2;
+  Ints sources;
+  std::vector<float> lengths, used;  // (o), (o, longest)
+  for (int64_t i = 0; i < o; ++i) {
+    const int64_t start = i * n / o, stop = ((i + 1) * n + o - 1) / o;
+    lengths.push_back(static_cast<float>(stop - start));
+    for (int64_t j = 0; j < longest; ++j) {
+      sources.push_back(std::min(start + j, n - 1));
+      used.push_back(start + j < stop ? 1.0f : 0.0f);
+    }
+  }
+  split.insert(split.begin() + d + 1, longest);
+  Shape mask(split.size() - static_cast<size_t>(d), 1);  // (o, longest, 1..)
+  mask[0] = o, mask[1] = longest;
+  const Array taken = reshape(select(x, d, sources, device), split);
+  const Array in_window = as(reshape(Array::from_vector(used, {o, longest}, device), mask), DType::boolean);
+  return sum(where(in_window, taken, scalar_like(taken, 0)), {d + 1}) /
+         along(Array::from_vector(lengths, {o}, device), dim);
+}
+
+/// The attribute that gives the sizes of the last dims; checked.
+Ints target_sizes(const OpCall& c, std::string_view name, size_t rank) {
+  const Array& x = c.inputs[0];
+  if (x.ndim() < rank)
+    fail(ErrorKind::invalid, "[{}] takes {} spatial dims, not {}", c.op.name, rank, to_string(x.shape()));
+  const Ints sizes = per_dim(c, name, rank, 0);
+  for (size_t i = 0; i < rank; ++i)
+    if (sizes[i] < 1 || x.shape()[x.ndim() - rank + i] < 1)
+      fail(ErrorKind::invalid, "[{}] {} cannot be resized to ({})", c.op.name, to_string(x.shape()),
+           fmt::join(sizes, ","));
+  return sizes;
+}
+
+Array adaptive_avg_pool2d(const OpCall& c) {
+  const Ints size = target_sizes(c, "output_size", 2);
+  const Array rows = adaptive_mean(f32(c.inputs[0]), -2, size[0], c.device);
+  return as(adaptive_mean(rows, -1, size[1], c.device), c.inputs[0].dtype());
+}
+
+// ---- Resampling. --------------------------------------------------------------------------------
+
+Array upsample_nearest(const OpCall& c, size_t rank) {
+  const Ints size = target_sizes(c, "size", rank);
+  Array x = c.inputs[0];
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t dim = static_cast<int64_t>(x.ndim() - rank + i), n = x.shape(dim);
+    if (n == size[i]) continue;
+    Ints sources;
+    for (int64_t o = 0; o < size[i]; ++o) sources.push_back(o * n / size[i]);
+    x = select(x, dim, sources, c.device);
+  }
+  return x;
+}
+
+/// Linear interpolation along a dim (negative), to size o.
+Array interpolated(const Array& x, int64_t dim, int64_t o, bool align_corners, const Device& device) {
+  const int64_t n = x.shape(dim);
+  if (n == o) return x;
+  Ints lower, upper;
+  std::vector<float> weights;  // of the upper neighbour
+  for (int64_t i = 0; i < o; ++i) {
+    const double at = static_cast<double>(i), from = static_cast<double>(n), to = static_cast<double>(o);
+    const double source = align_corners ? (o > 1 ? at * (from - 1) / (to - 1) : 0)
+                                        : std::max((at + 0.5) * from / to - 0.5, 0.0);
+    const int64_t below = std::min(static_cast<int64_t>(source), n - 1);
+    lower.push_back(below);
+    upper.push_back(std::min(below + 1, n - 1));
+    weights.push_back(static_cast<float>(source - static_cast<double>(below)));
+  }
+  const Array weight = along(Array::from_vector(weights, {o}, device), dim);
+  const int64_t d = static_cast<int64_t>(x.ndim()) + dim;
+  return select(x, d, lower, device) * (1.0 - weight) + select(x, d, upper, device) * weight;
+}
+
+Array upsample_bilinear2d(const OpCall& c) {
+  const Ints size = target_sizes(c, "size", 2);
+  const bool corners = c.attrs.flag("align_corners");
+  const Array rows = interpolated(f32(c.inputs[0]), -2, size[0], corners, c.device);
+  return as(interpolated(rows, -1, size[1], corners, c.device), c.inputs[0].dtype());
+}
+
+/// A row whose compose function also takes the number of spatial dims.
+Op spatial(const char* name, size_t rank, int max_inputs, std::vector<AttrSpec> attrs,
+           Array (*f)(const OpCall&, size_t)) {
+  return composed1(name, std::min(max_inputs, 2), max_inputs, std::move(attrs),
+                   [f, rank](const OpCall& c) { return f(c, rank); });
+}
+
+}  // namespace
+
+std::vector<Op> conv_ops() {
+  const std::vector<AttrSpec> conv_attrs = {{"stride"}, {"padding"}, {"dilation"}, {"groups", int64_t{1}}};
+  const std::vector<AttrSpec> transpose_attrs = {
+      {"stride"}, {"padding"}, {"dilation"}, {"groups", int64_t{1}}, {"output_padding"}};
+  const std::vector<AttrSpec> max_attrs = {
+      {"kernel", {}, true}, {"stride"}, {"padding"}, {"dilation"}, {"ceil_mode", false}};
+  const std::vector<AttrSpec> avg_attrs = {
+      {"kernel", {}, true}, {"stride"}, {"padding"}, {"ceil_mode", false}, {"count_include_pad", true}};
+  const std::vector<AttrSpec> size = {{"size", {}, true}};
+  return {
+      spatial("conv1d", 1, 3, conv_attrs, conv),
+      spatial("conv2d", 2, 3, conv_attrs, conv),
+      spatial("conv3d", 3, 3, conv_attrs, conv),
+      spatial("conv_transpose1d", 1, 3, transpose_attrs, conv_transpose),
+      spatial("conv_transpose2d", 2, 3, transpose_attrs, conv_transpose),
+      spatial("max_pool1d", 1, 1, max_attrs, max_pool),
+      spatial("max_pool2d", 2, 1, max_attrs, max_pool),
+      spatial("avg_pool1d", 1, 1, avg_attrs, avg_pool),
+      spatial("avg_pool2d", 2, 1, avg_attrs, avg_pool),
+      composed1("adaptive_avg_pool2d", 1, 1, {{"output_size", {}, true}}, adaptive_avg_pool2d),
+      spatial("upsample_nearest1d", 1, 1, size, upsample_nearest),
+      spatial("upsample_nearest2d", 2, 1, size, upsample_nearest),
+      composed1("upsample_bilinear2d", 1, 1, {{"size", {}, true}, {"align_corners", false}},
+                upsample_bilinear2d),
+  };
+}
+
+}  // namespace weft

@@ -1,0 +1,133 @@
+// Arrays made from nothing but attributes.
+#include <cmath>
+#include <cstring>
+
+#include "array/half.h"
+#include "array/host_tensor.h"
+#include "base/error.h"
+#include "ops/shorthand.h"
+
+namespace weft {
+namespace {
+
+template <typename T, typename F>
+void fill(std::vector<std::byte>& bytes, int64_t count, F value) {
+  bytes.resize(static_cast<size_t>(count) * sizeof(T));
+  for (int64_t i = 0; i < count; ++i) {
+    const T element = static_cast<T>(value(i));
+    std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof(T), &element, sizeof(T));
+  }
+}
+
+/// An array of value(0), value(1) ..., computed in double on the host and rounded once.
+template <typename F>
+Array from_values(DType dtype, const Shape& shape, const Device& device, F value) {
+  HostTensor host{.dtype = dtype, .shape = shape, .bytes = {}};
+  const int64_t count = element_count(shape);
+  const auto single = [&](int64_t i) { return static_cast<float>(value(i)); };
+  const auto whole = [&](int64_t i) { return static_cast<int64_t>(value(i)); };
+  switch (dtype) {
+    case DType::f32:
+      fill<float>(host.bytes, count, single);
+      break;
+    case DType::f16:
+      fill<uint16_t>(host.bytes, count, [&](int64_t i) { return float_to_half(single(i)); });
+      break;
+    case DType::bf16:
+      fill<uint16_t>(host.bytes, count, [&](int64_t i) { return float_to_bfloat(single(i)); });
+      break;
+    case DType::i32:
+      fill<int32_t>(host.bytes, count, whole);
+      break;
+    case DType::u32:
+      fill<uint32_t>(host.bytes, count, whole);
+      break;
+    case DType::i64:
+      fill<int64_t>(host.bytes, count, whole);
+      break;
+    case DType::u8:
+      fill<uint8_t>(host.bytes, count, whole);
+      break;
+    case DType::i8:
+      fill<int8_t>(host.bytes, count, whole);
+      break;
+    case DType::boolean:
+      fill<uint8_t>(host.bytes, count, [&](int64_t i) { return value(i) != 0; });
+      break;
+  }
+  return Array::from_host(host, device);
+}
+
+int64_t count_attr(const OpCall& c, std::string_view name) {
+  const int64_t count = c.attrs.integer(name);
+  if (count < 0) fail(ErrorKind::invalid, "[{}] {} is {}", c.op.name, name, count);
+  return count;
+}
+
+Array arange(const OpCall& c) {
+  const double start = c.attrs.number("start"), stop = c.attrs.number("stop"), step = c.attrs.number("step");
+  const double count = std::ceil((stop - start) / step);
+  if (!(std::fabs(start) <= 0x1p53 && std::fabs(stop) <= 0x1p53 && std::fabs(count) <= 0x1p53))
+    fail(ErrorKind::invalid, "[arange] there is no range from {} to {} in steps of {}", start, stop, step);
+  return from_values(dtype_from_name(c.attrs.text("dtype")),
+                     {std::max<int64_t>(static_cast<int64_t>(count), 0)}, c.device,
+                     [=](int64_t i) { return start + static_cast<double>(i) * step; });
+}
+
+Array linspace(const OpCall& c) {
+  const double start = c.attrs.number("start"), stop = c.attrs.number("stop");
+  const int64_t count = count_attr(c, "num");
+  return from_values(DType::f32, {count}, c.device, [=](int64_t i) {
+    if (i == 0) return start;
+    return i == count - 1
+               ? stop
+               : start + (stop - start) * (static_cast<double>(i) / static_cast<double>(count - 1));
+  });
+}
+
+Array eye(const OpCall& c) {
+  const int64_t rows = count_attr(c, "n"), columns = c.attrs.has("m") ? count_attr(c, "m") : rows;
+  const auto count_up = [&](int64_t count) {
+    return call("arange", {}, {{"stop", count}, {"dtype", std::string("i32")}}, c.device);
+  };
+  return as(eq(unsqueeze(count_up(rows), 1), unsqueeze(count_up(columns), 0)), DType::f32);
+}
+
+/// Takes no memory of its size: one value with strides of 0.
+Array full(const OpCall& c) {
+  const AttrValue& given = c.attrs.values().find("value")->second;
+  const bool* truth = std::get_if<bool>(&given);
+  const double value = truth ? static_cast<double>(*truth) : c.attrs.number("value");
+  for (int64_t size : c.attrs.list("shape"))
+    if (size < 0)
+      fail(ErrorKind::invalid, "[full] shape {} has a negative size", to_string(c.attrs.list("shape")));
+  return expand(call("constant", {}, {{"value", value}, {"dtype", c.attrs.text("dtype")}}, c.device),
+                c.attrs.list("shape"));
+}
+
+Array sinusoidal_encoding(const OpCall& c) {
+  const int64_t length = count_attr(c, "length"), dim = count_attr(c, "dim");
+  if (dim % 2 != 0)
+    fail(ErrorKind::invalid, "[sinusoidal_encoding] dim {} is odd: sines and cosines come in pairs", dim);
+  return from_values(DType::f32, {length, dim}, c.device, [=](int64_t i) {
+    const int64_t position = i / dim, column = i % dim;
+    const double angle = static_cast<double>(position) /
+                         std::pow(10000.0, static_cast<double>(column / 2 * 2) / static_cast<double>(dim));
+    return column % 2 == 0 ? std::sin(angle) : std::cos(angle);
+  });
+}
+
+}  // namespace
+
+std::vector<Op> creation_ops() {
+  const std::string f32 = "f32";
+  return {
+      composed1("arange", 0, 0, {{"start", 0.0}, {"stop", {}, true}, {"step", 1.0}, {"dtype", f32}}, arange),
+      composed1("linspace", 0, 0, {{"start", {}, true}, {"stop", {}, true}, {"num", {}, true}}, linspace),
+      composed1("eye", 0, 0, {{"n", {}, true}, {"m"}}, eye),
+      composed1("full", 0, 0, {{"shape", {}, true}, {"value", {}, true}, {"dtype", f32}}, full),
+      composed1("sinusoidal_encoding", 0, 0, {{"length", {}, true}, {"dim", {}, true}}, sinusoidal_encoding),
+  };
+}
+
+}  // namespace weft

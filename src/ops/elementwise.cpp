@@ -1,0 +1,576 @@
+// Elementwise ops: how each is computed for every kind of operand, and its derivative.
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "ops/op.h"
+#include "ops/shorthand.h"
+
+namespace weft {
+namespace {
+
+// ---- Loops over a scalar function given as a template argument.
+// ------------------------------------------------
+
+template <typename In, typename Out, auto f>
+void map1(const void* const* in, void* out, int64_t n, const double* attrs) {
+  const auto* x = static_cast<const In*>(in[0]);
+  auto* y = static_cast<Out*>(out);
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (std::is_invocable_v<decltype(f), In, const double*>)
+      y[i] = static_cast<Out>(f(x[i], attrs));
+    else
+      y[i] = static_cast<Out>(f(x[i]));
+  }
+}
+
+template <typename In, typename Out, auto f>
+void map2(const void* const* in, void* out, int64_t n, const double*) {
+  const auto *a = static_cast<const In*>(in[0]), *b = static_cast<const In*>(in[1]);
+  auto* y = static_cast<Out*>(out);
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>(f(a[i], b[i]));
+}
+
+template <typename T>
+void select3(const void* const* in, void* out, int64_t n, const double*) {
+  const auto* condition = static_cast<const int32_t*>(in[0]);
+  const auto *a = static_cast<const T*>(in[1]), *b = static_cast<const T*>(in[2]);
+  auto* y = static_cast<T*>(out);
+  for (int64_t i = 0; i < n; ++i) y[i] = condition[i] ? a[i] : b[i];
+}
+
+// Booleans travel as 32-bit 0 and 1.
+template <auto f>
+constexpr std::array<LaneFunction, 5> kFloat1 = {map1<float, float, f>};
+template <auto f>
+constexpr std::array<LaneFunction, 5> kNumber1 = {map1<float, float, f>, map1<int32_t, int32_t, f>,
+                                                  map1<uint32_t, uint32_t, f>, map1<int64_t, int64_t, f>};
+template <auto f>
+constexpr std::array<LaneFunction, 5> kTest1 = {map1<float, int32_t, f>, map1<int32_t, int32_t, f>,
+                                                map1<uint32_t, int32_t, f>, map1<int64_t, int32_t, f>,
+                                                map1<int32_t, int32_t, f>};
+template <auto f>
+constexpr std::array<LaneFunction, 5> kFloat2 = {map2<float, float, f>};
+template <auto f>
+constexpr std::array<LaneFunction, 5> kNumber2 = {map2<float, float, f>, map2<int32_t, int32_t, f>,
+                                                  map2<uint32_t, uint32_t, f>, map2<int64_t, int64_t, f>};
+template <auto f>
+constexpr std::array<LaneFunction, 5> kTest2 = {map2<float, int32_t, f>, map2<int32_t, int32_t, f>,
+                                                map2<uint32_t, int32_t, f>, map2<int64_t, int32_t, f>,
+                                                map2<int32_t, int32_t, f>};
+template <auto f>
+constexpr std::array<LaneFunction, 5> kBits2 = {nullptr, map2<int32_t, int32_t, f>,
+                                                map2<uint32_t, uint32_t, f>, map2<int64_t, int64_t, f>,
+                                                map2<int32_t, int32_t, f>};
+
+// Integers wrap: compute in the unsigned type of the same width.
+template <typename T>
+constexpr auto wrap(T x) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<std::make_unsigned_t<T>>(x);
+  else
+    return x;
+}
+
+constexpr auto kAdd = [](auto a, auto b) { return wrap(a) + wrap(b); };
+constexpr auto kSub = [](auto a, auto b) { return wrap(a) - wrap(b); };
+constexpr auto kMul = [](auto a, auto b) { return wrap(a) * wrap(b); };
+constexpr auto kNeg = [](auto x) { return wrap(decltype(x){}) - wrap(x); };
+constexpr auto kNegF = [](float x) { return -x; };
+constexpr auto kAbs = [](auto x) {
+  if constexpr (std::is_floating_point_v<decltype(x)>)
+    return std::fabs(x);
+  else
+    return x < 0 ? wrap(decltype(x){}) - wrap(x) : wrap(x);
+};
+constexpr auto kSign = [](auto x) {
+  if constexpr (std::is_floating_point_v<decltype(x)>)
+    return std::isnan(x) ? x : static_cast<decltype(x)>((x > 0) - (x < 0));
+  else
+    return static_cast<int>(x > 0) - static_cast<int>(x < 0);
+};
+constexpr auto kSquare = [](auto x) { return wrap(x) * wrap(x); };
+constexpr auto kMaximum = [](auto a, auto b) { return a != a ? a : b != b ? b : a > b ? a : b; };
+constexpr auto kMinimum = [](auto a, auto b) { return a != a ? a : b != b ? b : a < b ? a : b; };
+constexpr auto kFloorDivide = [](auto a, auto b) {
+  using T = decltype(a);
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::floor(a / b);
+  } else {
+    if (b == 0) return T{};
+    if constexpr (std::is_signed_v<T>) {
+      if (b == -1) return static_cast<T>(wrap(T{}) - wrap(a));  // the one quotient that overflows
+      const T q = a / b;
+      return static_cast<T>(a % b != 0 && ((a < 0) != (b < 0)) ? q - 1 : q);
+    } else {
+      return static_cast<T>(a / b);
+    }
+  }
+};
+constexpr auto kRemainder = [](auto a, auto b) {
+  using T = decltype(a);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (b == 0) return std::numeric_limits<T>::quiet_NaN();
+    const T r = std::fmod(a, b);
+    return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+  } else {
+    if (b == 0) return T{};
+    if constexpr (std::is_signed_v<T>) {
+      if (b == -1) return T{};
+      const T r = a % b;
+      return static_cast<T>(r != 0 && ((r < 0) != (b < 0)) ? r + b : r);
+    } else {
+      return static_cast<T>(a % b);
+    }
+  }
+};
+constexpr auto kLess = [](auto a, auto b) { return a < b; };
+constexpr auto kLessEqual = [](auto a, auto b) { return a <= b; };
+constexpr auto kGreater = [](auto a, auto b) { return a > b; };
+constexpr auto kGreaterEqual = [](auto a, auto b) { return a >= b; };
+constexpr auto kIsInf = [](auto x) {
+  if constexpr (std::is_floating_point_v<decltype(x)>)
+    return std::isinf(x);
+  else
+    return false;
+};
+constexpr auto kShiftLeft = [](auto a, auto b) { return static_cast<uint32_t>(a) << (b & 31); };
+constexpr auto kShiftRight = [](auto a, auto b) { return a >> (b & 31); };
+constexpr auto kSoftplus = [](float x) { return x > 20 ? x : std::log1p(std::exp(x)); };
+constexpr auto kClamp = [](auto x, const double* attrs) {
+  using T = decltype(x);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (x != x) return x;
+    const T low = static_cast<T>(attrs[0]), high = static_cast<T>(attrs[1]);
+    return std::min(std::max(x, low), high);
+  } else {
+    const double low = std::max(x < attrs[0] ? attrs[0] : static_cast<double>(x), attrs[0]);
+    return static_cast<T>(std::min(low, attrs[1]));
+  }
+};
+
+float sigmoid(float x) {
+  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
+}
+
+// ---- Shape and dtype rules.
+// ------------------------------------------------------------------------------------
+
+void check_lane(const OpCall& call, DType dtype) {
+  if (!call.op.scalar.cpu[static_cast<size_t>(lane_of(dtype))])
+    fail(ErrorKind::invalid, "[{}] does not take {}", call.op.name, name_of(dtype));
+}
+
+DType common_dtype(const OpCall& call, size_t from = 0) {
+  const DType dtype = call.inputs[from].dtype();
+  for (size_t i = from; i < call.inputs.size(); ++i)
+    if (call.inputs[i].dtype() != dtype)
+      fail(ErrorKind::invalid, "[{}] inputs are {} and {}; convert one with to_dtype", call.op.name,
+           name_of(dtype), name_of(call.inputs[i].dtype()));
+  return dtype;
+}
+
+Shape common_shape(const OpCall& call) {
+  Shape shape = call.inputs[0].shape();
+  for (const Array& input : call.inputs) shape = broadcast_shapes(call.op.name, shape, input.shape());
+  return shape;
+}
+
+std::vector<OutputSpec> same_dtype(const OpCall& call) {
+  const DType dtype = common_dtype(call);
+  check_lane(call, dtype);
+  return {{common_shape(call), dtype}};
+}
+
+std::vector<OutputSpec> to_bool(const OpCall& call) {
+  check_lane(call, common_dtype(call));
+  return {{common_shape(call), DType::boolean}};
+}
+
+// ---- Rows.
+// -----------------------------------------------------------------------------------------------------
+
+using Lanes = std::array<LaneFunction, 5>;
+using Texts = std::array<std::string_view, 5>;
+
+constexpr Texts float_text(std::string_view text) {
+  return {text};
+}
+constexpr Texts number_text(std::string_view text) {
+  return {text, text, text};
+}
+
+Op unary(std::string name, const Lanes& cpu, const Texts& wgsl, Gradient gradient,
+         std::vector<AttrSpec> attrs = {}) {
+  Op op{.name = name,
+        .kind = OpKind::elementwise,
+        .attrs = attrs,
+        .infer = same_dtype,
+        .gradient = std::move(gradient)};
+  op.scalar = {.arity = 1, .cpu = cpu, .wgsl = wgsl};
+  for (const AttrSpec& attr : attrs) op.scalar_attrs.push_back(attr.name);
+  return op;
+}
+
+Op binary(std::string name, const Lanes& cpu, const Texts& wgsl, Gradient gradient) {
+  Op op{.name = std::move(name),
+        .kind = OpKind::elementwise,
+        .min_inputs = 2,
+        .max_inputs = 2,
+        .infer = same_dtype,
+        .gradient = std::move(gradient)};
+  op.scalar = {.arity = 2, .cpu = cpu, .wgsl = wgsl};
+  return op;
+}
+
+Op test(Op op) {
+  op.infer = to_bool;
+  op.gradient = {};
+  return op;
+}
+
+/// d(y)/d(x) as a function of (x, y): the gradient of a unary op. Halves are differentiated in f32: their y
+/// is rounded.
+template <typename Derivative>
+Gradient times(Derivative derivative) {
+  return [derivative](const GradCall& c) -> std::vector<Array> {
+    const Array &x = c.inputs[0], &g = c.output_grads[0];
+    if (x.dtype() != DType::f16 && x.dtype() != DType::bf16) return {g * derivative(x, c.outputs[0])};
+    const Array wide = as(x, DType::f32);
+    return {as(as(g, DType::f32) * derivative(wide, call(c.op.name, {wide}, c.attrs)), x.dtype())};
+  };
+}
+
+const Gradient kZero = [](const GradCall& c) -> std::vector<Array> { return {zeros_like(c.inputs[0])}; };
+
+std::vector<Op> float_unary_ops() {
+  using A = const Array&;
+  return {
+      unary("exp", kFloat1<[](float x) { return std::exp(x); }>, float_text("exp({0})"),
+            times([](A, A y) { return y; })),
+      unary("exp2", kFloat1<[](float x) { return std::exp2(x); }>, float_text("exp2({0})"),
+            times([](A, A y) { return y * 0.6931471805599453; })),
+      unary("expm1", kFloat1<[](float x) { return std::expm1(x); }>, float_text("weft_expm1({0})"),
+            times([](A, A y) { return y + 1.0; })),
+      unary("log", kFloat1<[](float x) { return std::log(x); }>, float_text("weft_log({0})"),
+            times([](A x, A) { return 1.0 / x; })),
+      unary("log2", kFloat1<[](float x) { return std::log2(x); }>,
+            float_text("(weft_log({0}) * 1.4426950408889634)"),
+            times([](A x, A) { return 1.4426950408889634 / x; })),
+      unary("log1p", kFloat1<[](float x) { return std::log1p(x); }>, float_text("weft_log1p({0})"),
+            times([](A x, A) { return 1.0 / (x + 1.0); })),
+      unary("sqrt", kFloat1<[](float x) { return std::sqrt(x); }>, float_text("weft_sqrt({0})"),
+            times([](A, A y) { return 0.5 / y; })),
+      unary("rsqrt", kFloat1<[](float x) { return 1 / std::sqrt(x); }>, float_text("weft_rsqrt({0})"),
+            times([](A, A y) { return y * y * y * -0.5; })),
+      unary("reciprocal", kFloat1<[](float x) { return 1 / x; }>, float_text("(1.0 / {0})"),
+            times([](A, A y) { return -(y * y); })),
+      unary("sin", kFloat1<[](float x) { return std::sin(x); }>, float_text("sin({0})"),
+            times([](A x, A) { return call("cos", {x}); })),
+      unary("cos", kFloat1<[](float x) { return std::cos(x); }>, float_text("cos({0})"),
+            times([](A x, A) { return -call("sin", {x}); })),
+      unary("tan", kFloat1<[](float x) { return std::tan(x); }>, float_text("tan({0})"),
+            times([](A, A y) { return y * y + 1.0; })),
+      unary("asin", kFloat1<[](float x) { return std::asin(x); }>, float_text("weft_asin({0})"),
+            times([](A x, A) { return call("rsqrt", {1.0 - x * x}); })),
+      unary("acos", kFloat1<[](float x) { return std::acos(x); }>,
+            float_text("(1.5707963267948966 - weft_asin({0}))"),
+            times([](A x, A) { return -call("rsqrt", {1.0 - x * x}); })),
+      unary("atan", kFloat1<[](float x) { return std::atan(x); }>, float_text("atan({0})"),
+            times([](A x, A) { return 1.0 / (x * x + 1.0); })),
+      unary("sinh", kFloat1<[](float x) { return std::sinh(x); }>, float_text("weft_sinh({0})"),
+            times([](A x, A) { return call("cosh", {x}); })),
+      unary("cosh", kFloat1<[](float x) { return std::cosh(x); }>, float_text("weft_cosh({0})"),
+            times([](A x, A) { return call("sinh", {x}); })),
+      unary("asinh", kFloat1<[](float x) { return std::asinh(x); }>, float_text("weft_asinh({0})"),
+            times([](A x, A) { return call("rsqrt", {x * x + 1.0}); })),
+      unary("acosh", kFloat1<[](float x) { return std::acosh(x); }>, float_text("weft_acosh({0})"),
+            times([](A x, A) { return call("rsqrt", {x * x - 1.0}); })),
+      unary("atanh", kFloat1<[](float x) { return std::atanh(x); }>, float_text("weft_atanh({0})"),
+            times([](A x, A) { return 1.0 / (1.0 - x * x); })),
+      unary("tanh", kFloat1<[](float x) { return std::tanh(x); }>, float_text("weft_tanh({0})"),
+            times([](A, A y) { return 1.0 - y * y; })),
+      unary("erf", kFloat1<[](float x) { return std::erf(x); }>, float_text("weft_erf({0})"),
+            times([](A x, A) { return call("exp", {-(x * x)}) * 1.1283791670955126; })),
+      unary("sigmoid", kFloat1<[](float x) { return sigmoid(x); }>, float_text("weft_sigmoid({0})"),
+            times([](A, A y) { return y * (1.0 - y); })),
+      unary("softplus", kFloat1<kSoftplus>, float_text("weft_softplus({0})"),
+            times([](A x, A) { return call("sigmoid", {x}); })),
+      unary("floor", kFloat1<[](float x) { return std::floor(x); }>, float_text("floor({0})"), kZero),
+      unary("ceil", kFloat1<[](float x) { return std::ceil(x); }>, float_text("ceil({0})"), kZero),
+      unary("round", kFloat1<[](float x) { return std::nearbyint(x); }>, float_text("round({0})"), kZero),
+      unary("trunc", kFloat1<[](float x) { return std::trunc(x); }>, float_text("trunc({0})"), kZero),
+  };
+}
+
+std::vector<Op> number_unary_ops() {
+  using A = const Array&;
+  Lanes neg = kNumber1<kNeg>;
+  neg[0] = map1<float, float, kNegF>;
+  return {
+      unary("neg", neg, {"(-{0})", "(-{0})", "(0u - {0})"}, times([](A x, A) { return scalar_like(x, -1); })),
+      unary("abs", kNumber1<kAbs>, {"abs({0})", "abs({0})", "{0}"},
+            times([](A x, A) { return call("sign", {x}); })),
+      unary("sign", kNumber1<kSign>, {"sign({0})", "sign({0})", "min({0}, 1u)"}, kZero),
+      unary("square", kNumber1<kSquare>, number_text("({0} * {0})"), times([](A x, A) { return x * 2.0; })),
+      unary("clamp", kNumber1<kClamp>, {"weft_clamp({0}, {a}, {b})"}, times([](A x, A y) {
+              return call("to_dtype", {call("eq", {x, y})}, {{"dtype", std::string(name_of(x.dtype()))}});
+            }),
+            {{"min", -std::numeric_limits<double>::infinity()},
+             {"max", std::numeric_limits<double>::infinity()}}),
+      test(unary("logical_not", kTest1<[](auto x) { return x == 0; }>,
+                 {"({0} == 0.0)", "({0} == 0)", "({0} == 0u)", "", "(!{0})"}, {})),
+      test(unary("isnan", kTest1<[](auto x) { return x != x; }>,
+                 {"weft_isnan({0})", "false", "false", "", "false"}, {})),
+      test(unary("isinf", kTest1<kIsInf>, {"weft_isinf({0})", "false", "false", "", "false"}, {})),
+  };
+}
+
+/// Gradient of a binary op from the two partial derivatives, each a function of (a, b, y).
+template <typename Da, typename Db>
+Gradient partials(Da da, Db db) {
+  return [da, db](const GradCall& c) -> std::vector<Array> {
+    const Array &a = c.inputs[0], &b = c.inputs[1], &g = c.output_grads[0];
+    return {unbroadcast(g * da(a, b, c.outputs[0]), a.shape()),
+            unbroadcast(g * db(a, b, c.outputs[0]), b.shape())};
+  };
+}
+
+std::vector<Op> binary_ops() {
+  using A = const Array&;
+  const auto one = [](A a, A, A) { return scalar_like(a, 1); };
+  const auto chosen = [](std::string_view test, bool first) {  // 1 where chosen, half at a tie
+    return [test, first](A a, A b, A) {
+      const Array strict = as(call(test, first ? std::vector{a, b} : std::vector{b, a}), a.dtype());
+      return strict + as(call("eq", {a, b}), a.dtype()) * 0.5;
+    };
+  };
+  return {
+      binary("add", kNumber2<kAdd>, number_text("({0} + {1})"), partials(one, one)),
+      binary("sub", kNumber2<kSub>, number_text("({0} - {1})"),
+             partials(one, [](A a, A, A) { return scalar_like(a, -1); })),
+      binary("mul", kNumber2<kMul>, number_text("({0} * {1})"),
+             partials([](A, A b, A) { return b; }, [](A a, A, A) { return a; })),
+      binary("divide", kFloat2<[](float a, float b) { return a / b; }>, float_text("({0} / {1})"),
+             partials([](A, A b, A) { return 1.0 / b; }, [](A, A b, A y) { return -(y / b); })),
+      binary(
+          "pow", kFloat2<[](float a, float b) { return std::pow(a, b); }>, float_text("weft_pow({0}, {1})"),
+          partials([](A a, A b, A) { return b * call("pow", {a, b - 1.0}); },
+                   [](A a, A, A y) {
+                     return call("where", {call("eq", {y, scalar_like(y, 0)}), zeros_like(y),
+                                           y * call("log", {call("where", {call("gt", {a, scalar_like(a, 0)}),
+                                                                           a, scalar_like(a, 1)})})});
+                   })),
+      binary("maximum", kNumber2<kMaximum>, {"weft_max({0}, {1})", "max({0}, {1})", "max({0}, {1})"},
+             partials(chosen("gt", true), chosen("gt", false))),
+      binary("minimum", kNumber2<kMinimum>, {"weft_min({0}, {1})", "min({0}, {1})", "min({0}, {1})"},
+             partials(chosen("lt", true), chosen("lt", false))),
+      binary("remainder", kNumber2<kRemainder>,
+             {"weft_remainder({0}, {1})", "weft_remainder_i({0}, {1})", "({0} % {1})"},
+             partials(one, [](A a, A b, A) { return -call("floor", {a / b}); })),
+      binary("floor_divide", kNumber2<kFloorDivide>,
+             {"floor({0} / {1})", "weft_floor_divide({0}, {1})", "({0} / {1})"}, {}),
+      binary("atan2", kFloat2<[](float a, float b) { return std::atan2(a, b); }>,
+             float_text("weft_atan2({0}, {1})"),
+             partials([](A a, A b, A) { return b / (a * a + b * b); },
+                      [](A a, A b, A) { return -(a / (a * a + b * b)); })),
+      test(binary("eq", kTest2<[](auto a, auto b) { return a == b; }>,
+                  {"({0} == {1})", "({0} == {1})", "({0} == {1})", "", "({0} == {1})"}, {})),
+      test(binary("ne", kTest2<[](auto a, auto b) { return a != b; }>,
+                  {"weft_ne({0}, {1})", "({0} != {1})", "({0} != {1})", "", "({0} != {1})"}, {})),
+      test(binary("lt", kTest2<kLess>, {"({0} < {1})", "({0} < {1})", "({0} < {1})", "", "(!{0} && {1})"},
+                  {})),
+      test(binary("le", kTest2<kLessEqual>,
+                  {"({0} <= {1})", "({0} <= {1})", "({0} <= {1})", "", "(!{0} || {1})"}, {})),
+      test(binary("gt", kTest2<kGreater>, {"({0} > {1})", "({0} > {1})", "({0} > {1})", "", "({0} && !{1})"},
+                  {})),
+      test(binary("ge", kTest2<kGreaterEqual>,
+                  {"({0} >= {1})", "({0} >= {1})", "({0} >= {1})", "", "({0} || !{1})"}, {})),
+      binary("bitwise_and", kBits2<[](auto a, auto b) { return a & b; }>,
+             {"", "({0} & {1})", "({0} & {1})", "", "({0} && {1})"}, {}),
+      binary("bitwise_or", kBits2<[](auto a, auto b) { return a | b; }>,
+             {"", "({0} | {1})", "({0} | {1})", "", "({0} || {1})"}, {}),
+      binary("bitwise_xor", kBits2<[](auto a, auto b) { return a ^ b; }>,
+             {"", "({0} ^ {1})", "({0} ^ {1})", "", "({0} != {1})"}, {}),
+      binary("shift_left",
+             {nullptr, map2<int32_t, int32_t, kShiftLeft>, map2<uint32_t, uint32_t, kShiftLeft>},
+             {"", "({0} << u32({1}))", "({0} << {1})"}, {}),
+      binary("shift_right",
+             {nullptr, map2<int32_t, int32_t, kShiftRight>, map2<uint32_t, uint32_t, kShiftRight>},
+             {"", "({0} >> u32({1}))", "({0} >> {1})"}, {}),
+  };
+}
+
+std::vector<Op> other_ops() {
+  Op where{.name = "where", .kind = OpKind::elementwise, .min_inputs = 3, .max_inputs = 3};
+  where.scalar = {
+      .arity = 3,
+      .cpu = {select3<float>, select3<int32_t>, select3<uint32_t>, select3<int64_t>, select3<int32_t>},
+      .wgsl = {"select({2}, {1}, {0})", "select({2}, {1}, {0})", "select({2}, {1}, {0})", "",
+               "select({2}, {1}, {0})"}};
+  where.infer = [](const OpCall& c) -> std::vector<OutputSpec> {
+    if (c.inputs[0].dtype() != DType::boolean)
+      fail(ErrorKind::invalid, "[where] the condition is {}, not bool", name_of(c.inputs[0].dtype()));
+    return {{common_shape(c), common_dtype(c, 1)}};
+  };
+  where.gradient = [](const GradCall& c) -> std::vector<Array> {
+    const Array &g = c.output_grads[0], zero = zeros_like(g);
+    return {Array(), unbroadcast(call("where", {c.inputs[0], g, zero}), c.inputs[1].shape()),
+            unbroadcast(call("where", {c.inputs[0], zero, g}), c.inputs[2].shape())};
+  };
+
+  Op to_dtype{.name = "to_dtype", .kind = OpKind::elementwise, .attrs = {{"dtype", {}, true}}};
+  to_dtype.infer = [](const OpCall& c) -> std::vector<OutputSpec> {
+    return {{c.inputs[0].shape(), dtype_from_name(c.attrs.text("dtype"))}};
+  };
+  to_dtype.gradient = [](const GradCall& c) -> std::vector<Array> {
+    if (!is_float(c.inputs[0].dtype()) || !is_float(c.outputs[0].dtype())) return {Array()};
+    return {as(c.output_grads[0], c.inputs[0].dtype())};
+  };
+
+  Op constant{.name = "constant",
+              .kind = OpKind::elementwise,
+              .min_inputs = 0,
+              .max_inputs = 0,
+              .attrs = {{"value", {}, true}, {"dtype", {}, true}}};
+  constant.scalar.arity = 0;
+  constant.scalar_attrs = {"value"};
+  constant.infer = [](const OpCall& c) -> std::vector<OutputSpec> {
+    return {{{}, dtype_from_name(c.attrs.text("dtype"))}};
+  };
+  constant.gradient = [](const GradCall&) -> std::vector<Array> { return {}; };
+  return {where, to_dtype, constant};
+}
+
+// ---- Written in the ops above.
+// ---------------------------------------------------------------------------------
+
+Op composed(std::string name, int inputs, std::vector<AttrSpec> attrs,
+            std::function<Array(const OpCall&)> f) {
+  return composed1(std::move(name), inputs, inputs, std::move(attrs), std::move(f));
+}
+
+Array truth(const Array& x) {
+  return x.dtype() == DType::boolean ? x : as(x, DType::boolean);
+}
+
+std::vector<Op> composed_elementwise_ops() {
+  const auto zero = [](const Array& x) { return scalar_like(x, 0); };
+  return {
+      composed("relu", 1, {},
+               [=](const OpCall& c) {  // gradient 0 at the kink, NaN stays
+                 const Array& x = c.inputs[0];
+                 return call("where", {call("le", {x, zero(x)}), zero(x), x});
+               }),
+      composed("relu6", 1, {},
+               [=](const OpCall& c) {
+                 const Array& x = c.inputs[0];
+                 const Array low = call("where", {call("le", {x, zero(x)}), zero(x), x});
+                 return call("where", {call("ge", {low, scalar_like(x, 6)}), scalar_like(x, 6), low});
+               }),
+      composed("silu", 1, {}, [](const OpCall& c) { return c.inputs[0] * call("sigmoid", {c.inputs[0]}); }),
+      composed("log_sigmoid", 1, {},
+               [=](const OpCall& c) {  // min(x, 0) - log1p(exp(-|x|))
+                 const Array& x = c.inputs[0];
+                 return call("where", {call("lt", {x, zero(x)}), x, zero(x)}) -
+                        call("log1p", {call("exp", {-call("abs", {x})})});
+               }),
+      composed("mish", 1, {},
+               [](const OpCall& c) { return c.inputs[0] * call("tanh", {call("softplus", {c.inputs[0]})}); }),
+      composed("gelu", 1, {{"approximate", std::string("none")}},
+               [](const OpCall& c) {
+                 const Array& x = c.inputs[0];
+                 if (c.attrs.text("approximate") == "tanh")
+                   return x * 0.5 * (call("tanh", {(x + x * x * x * 0.044715) * 0.7978845608028654}) + 1.0);
+                 if (c.attrs.text("approximate") != "none")
+                   fail(ErrorKind::invalid, "[gelu] approximate is none or tanh, not {}",
+                        c.attrs.text("approximate"));
+                 return x * 0.5 * (call("erf", {x * 0.7071067811865476}) + 1.0);
+               }),
+      composed("elu", 1, {{"alpha", 1.0}},
+               [=](const OpCall& c) {
+                 const Array& x = c.inputs[0];
+                 const Array positive = call("gt", {x, zero(x)});  // expm1 only sees what it is used for
+                 return call("where", {positive, x,
+                                       call("expm1", {call("where", {positive, zero(x), x})}) *
+                                           c.attrs.number("alpha")});
+               }),
+      composed("leaky_relu", 1, {{"negative_slope", 0.01}},
+               [=](const OpCall& c) {
+                 const Array& x = c.inputs[0];
+                 return call("where", {call("gt", {x, zero(x)}), x, x * c.attrs.number("negative_slope")});
+               }),
+      composed("hardswish", 1, {},
+               [](const OpCall& c) { return c.inputs[0] * call("relu6", {c.inputs[0] + 3.0}) / 6.0; }),
+      composed("affine", 1, {{"mul", 1.0}, {"add", 0.0}},
+               [](const OpCall& c) { return c.inputs[0] * c.attrs.number("mul") + c.attrs.number("add"); }),
+      composed("pow_scalar", 1, {{"exponent", {}, true}},
+               [](const OpCall& c) {
+                 const double e = c.attrs.number("exponent");
+                 const Array& x = c.inputs[0];
+                 if (e == 0) return expand(scalar_like(x, 1), x.shape());
+                 if (e == 1) return x;
+                 if (e == 2) return call("square", {x});
+                 if (e == 0.5) return call("sqrt", {x});
+                 if (e == -1) return call("reciprocal", {x});
+                 return call("pow", {x, scalar_like(x, e)});
+               }),
+      composed("div", 2, {},
+               [](const OpCall& c) {
+                 const Array &a = c.inputs[0], &b = c.inputs[1];
+                 if (a.dtype() != b.dtype())
+                   fail(ErrorKind::invalid, "[div] inputs are {} and {}; convert one with to_dtype",
+                        name_of(a.dtype()), name_of(b.dtype()));
+                 if (is_float(a.dtype())) return call("divide", {a, b});
+                 return call("divide", {as(a, DType::f32), as(b, DType::f32)});
+               }),
+      composed(
+          "addcmul", 3, {{"value", 1.0}},
+          [](const OpCall& c) { return c.inputs[0] + c.inputs[1] * c.inputs[2] * c.attrs.number("value"); }),
+      composed("lerp", 3, {},
+               [](const OpCall& c) { return c.inputs[0] + c.inputs[2] * (c.inputs[1] - c.inputs[0]); }),
+      composed("logical_and", 2, {},
+               [](const OpCall& c) { return call("bitwise_and", {truth(c.inputs[0]), truth(c.inputs[1])}); }),
+      composed("logical_or", 2, {},
+               [](const OpCall& c) { return call("bitwise_or", {truth(c.inputs[0]), truth(c.inputs[1])}); }),
+      composed("logical_xor", 2, {},
+               [](const OpCall& c) { return call("bitwise_xor", {truth(c.inputs[0]), truth(c.inputs[1])}); }),
+      composed("masked_fill", 2, {{"value", {}, true}},
+               [](const OpCall& c) {
+                 return call("where",
+                             {c.inputs[1], scalar_like(c.inputs[0], c.attrs.number("value")), c.inputs[0]});
+               }),
+  };
+}
+
+}  // namespace
+
+Lane lane_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+      return Lane::f32;
+    case DType::i32:
+    case DType::i8:
+      return Lane::i32;
+    case DType::u32:
+    case DType::u8:
+      return Lane::u32;
+    case DType::i64:
+      return Lane::i64;
+    case DType::boolean:
+      break;
+  }
+  return Lane::boolean;
+}
+
+std::vector<Op> elementwise_ops() {
+  std::vector<Op> all;
+  for (auto family : {float_unary_ops, number_unary_ops, binary_ops, other_ops, composed_elementwise_ops})
+    for (Op& op : family()) all.push_back(std::move(op));
+  return all;
+}
+
+}  // namespace weft
