@@ -27,7 +27,9 @@ abi::BindGroupLayout create_group_layout(const Device::State& d,
   return d.api().DeviceCreateBindGroupLayout(d.device, &descriptor);
 }
 
-uint64_t resolved_size(const Binding& b) { return b.size ? b.size : b.buffer.size() - b.offset; }
+uint64_t resolved_size(const Binding& b) {
+  return b.size ? b.size : b.buffer.size() - b.offset;
+}
 
 }  // namespace
 

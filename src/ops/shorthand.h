@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ops/op.h"
+#include "weft/ops.h"
 
 /// Words that gradients and composed forms are written with.
 namespace weft {
@@ -44,9 +45,6 @@ inline Array mean(const Array& x, const Ints& dims, bool keepdim = false) {
 }
 inline Array max(const Array& x, const Ints& dims, bool keepdim = false) {
   return call("max", {x}, {{"dims", dims}, {"keepdim", keepdim}});
-}
-inline Array matmul(const Array& a, const Array& b) {
-  return call("matmul", {a, b});
 }
 inline Array where(const Array& condition, const Array& a, const Array& b) {
   return call("where", {condition, a, b});

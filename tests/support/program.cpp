@@ -19,8 +19,10 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
-Output run(const std::string& program, const std::vector<std::string>& arguments,
-           const std::map<std::string, std::string>& environment) {
+}  // namespace
+
+Output run_program(const std::string& program, const std::vector<std::string>& arguments,
+                   const std::map<std::string, std::string>& environment) {
   static int count = 0;
   const std::filesystem::path base =
       std::filesystem::temp_directory_path() / fmt::format("weft-out-{}-{}", getpid(), ++count);
@@ -42,16 +44,14 @@ Output run(const std::string& program, const std::vector<std::string>& arguments
   return output;
 }
 
-}  // namespace
-
 Output run_weft(const std::vector<std::string>& arguments,
                 const std::map<std::string, std::string>& environment) {
-  return run(WEFT_PROGRAM, arguments, environment);
+  return run_program(WEFT_PROGRAM, arguments, environment);
 }
 
 Output run_test_alone(const std::string& test_case) {
-  return run(std::filesystem::read_symlink("/proc/self/exe"), {"--no-skip", "--test-case=" + test_case},
-             {{"ASAN_OPTIONS", "detect_leaks=0"}});
+  return run_program(std::filesystem::read_symlink("/proc/self/exe"),
+                     {"--no-skip", "--test-case=" + test_case}, {{"ASAN_OPTIONS", "detect_leaks=0"}});
 }
 
 }  // namespace weft::test

@@ -12,6 +12,10 @@ struct Output {
   std::string errors;  ///< standard error
 };
 
+/// Runs a program in a pipe. An empty value unsets a variable.
+Output run_program(const std::string& program, const std::vector<std::string>& arguments,
+                   const std::map<std::string, std::string>& environment = {});
+
 /// Runs the `weft` program as a user would, in a pipe. An empty value unsets a variable.
 Output run_weft(const std::vector<std::string>& arguments,
                 const std::map<std::string, std::string>& environment = {});

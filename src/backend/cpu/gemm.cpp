@@ -18,13 +18,12 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <thread>
 #include <type_traits>
 
 #include "array/half.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm_parts.h"
 #include "base/error.h"
 
 #ifndef WEFT_CPU_GEMM_ONCE
@@ -409,40 +408,9 @@ constexpr int64_t kMaxRows = 256 * kRowBlock, kMaxTasks = 512, kMaxThreads = 64;
 constexpr int64_t kThinGrain = 16;  // columns; a multiple of what dots takes at once
 // Rows (or columns) up to which packing the other side does not pay: 1.4x at 16 rows of 4096 x 4096.
 constexpr int64_t kThin = 16;
-// Multiplications below which waking the threads costs more than it brings.
-constexpr int64_t kParallelWork = 1 << 20, kParallelThinWork = 1 << 18;
+constexpr int64_t kParallelThinWork = 1 << 18;  // as kParallelWork, for thin products
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-/// Memory that a thread keeps for its next product.
-class Scratch {
- public:
-  float* floats(int64_t count) {
-    if (count > size_) {
-      data_.reset();  // before the new one: the peak is lower
-      data_.reset(static_cast<float*>(
-          ::operator new(static_cast<size_t>(count) * sizeof(float), std::align_val_t(kAlign))));
-      size_ = count;
-    }
-    return data_.get();
-  }
-
- private:
-  static constexpr size_t kAlign = 64;
-  struct Free {
-    void operator()(float* data) const { ::operator delete(data, std::align_val_t(kAlign)); }
-  };
-  std::unique_ptr<float, Free> data_;
-  int64_t size_ = 0;
-};
-
-thread_local Scratch scratch_a, scratch_b, scratch_c;
-
-const std::byte* element(const GemmOperand& x, int64_t row, int64_t column) {
-  return x.data + (row * x.row_stride + column * x.column_stride) * static_cast<int64_t>(size_of(x.dtype));
-}
+thread_local Scratch scratch_a, scratch_b;
 
 Strip rows_of(const GemmOperand& a, int64_t row, int64_t column) {
   return {element(a, row, column), a.dtype, a.row_stride, a.column_stride};
@@ -651,152 +619,6 @@ void gemm(ThreadPool& pool, int64_t m, int64_t n, int64_t k, const GemmOperand& 
                     [&](size_t task, size_t) { product.run(static_cast<int64_t>(task)); });
     else
       for (int64_t task = 0; task < tasks; ++task) product.run(task);
-  }
-}
-
-// ---- the kernel
-
-namespace {
-
-/// A batch of matrices as the dims of a kernel's operands describe it.
-struct Batch {
-  Shape shape;                                // leading dims
-  std::vector<int64_t> a_strides, b_strides;  // of the leading dims
-  int64_t m, n, k;
-  GemmOperand a, b;  // the first matrices
-  int64_t count() const { return element_count(shape); }
-
-  /// Offsets in elements of matrix `index` of a and b.
-  std::pair<int64_t, int64_t> offsets(int64_t index) const {
-    int64_t of_a = 0, of_b = 0;
-    for (size_t d = shape.size(); d-- > 0; index /= shape[d]) {
-      of_a += index % shape[d] * a_strides[d];
-      of_b += index % shape[d] * b_strides[d];
-    }
-    return {of_a, of_b};
-  }
-
-  GemmOperand matrix(const GemmOperand& first, int64_t offset) const {
-    GemmOperand result = first;
-    result.data += offset * static_cast<int64_t>(size_of(first.dtype));
-    return result;
-  }
-};
-
-Batch batch_of(const Tensor& a, const Tensor& b) {
-  const Shape &a_shape = a.layout.shape, &b_shape = b.layout.shape;
-  const size_t rank = a_shape.size();
-  if (rank < 2 || b_shape.size() != rank || a_shape[rank - 1] != b_shape[rank - 2] ||
-      !std::equal(a_shape.begin(), a_shape.end() - 2, b_shape.begin()))
-    fail(ErrorKind::invalid,
-         "[matmul] kernel got {} x {}, expected (..,m,k) x (..,k,n) with equal batch dims",
-         to_string(a_shape), to_string(b_shape));
-  const auto operand = [&](const Tensor& x) {
-    return GemmOperand{x.data + x.layout.offset * static_cast<int64_t>(size_of(x.dtype)), x.dtype,
-                       x.layout.strides[rank - 2], x.layout.strides[rank - 1]};
-  };
-  Batch batch{.shape{a_shape.begin(), a_shape.end() - 2},
-              .a_strides{a.layout.strides.begin(), a.layout.strides.end() - 2},
-              .b_strides{b.layout.strides.begin(), b.layout.strides.end() - 2},
-              .m = a_shape[rank - 2],
-              .n = b_shape[rank - 1],
-              .k = a_shape[rank - 1],
-              .a = operand(a),
-              .b = operand(b)};
-  // The same b for all (weights): the rows of a's matrices become one tall matrix if they are evenly spaced.
-  while (!batch.shape.empty()) {
-    const int64_t size = batch.shape.back();
-    if (size != 1 && (batch.b_strides.back() != 0 ||
-                      (batch.m != 1 && batch.a_strides.back() != batch.m * batch.a.row_stride)))
-      break;
-    if (size != 1 && batch.m == 1) batch.a.row_stride = batch.a_strides.back();
-    batch.m *= size;
-    batch.shape.pop_back();
-    batch.a_strides.pop_back();
-    batch.b_strides.pop_back();
-  }
-  return batch;
-}
-
-/// out (m, n) contiguous = a b, rounded to f16 or bf16.
-void gemm_rounded(ThreadPool& pool, const Batch& batch, const GemmOperand& a, const GemmOperand& b,
-                  uint16_t* out, DType dtype) {
-  constexpr int64_t kPiece = 2048;  // at most 16 MiB of sums
-  for (int64_t i = 0; i < batch.m; i += kPiece)
-    for (int64_t j = 0; j < batch.n; j += kPiece) {
-      const int64_t rows = std::min(kPiece, batch.m - i), columns = std::min(kPiece, batch.n - j);
-      GemmOperand a_part = a, b_part = b;
-      a_part.data = element(a, i, 0);
-      b_part.data = element(b, 0, j);
-      float* sums = scratch_c.floats(rows * columns);
-      gemm(pool, rows, columns, batch.k, a_part, b_part, sums, columns);
-      pool.for_each(static_cast<size_t>(rows), static_cast<size_t>(ceil_div(1 << 16, columns)),
-                    [&](size_t begin, size_t end) {
-                      for (int64_t r = static_cast<int64_t>(begin); r < static_cast<int64_t>(end); ++r) {
-                        const float* from = sums + r * columns;
-                        uint16_t* to = out + (i + r) * batch.n + j;
-                        if (dtype == DType::f16)
-                          std::transform(from, from + columns, to, float_to_half);
-                        else
-                          std::transform(from, from + columns, to, float_to_bfloat);
-                      }
-                    });
-    }
-}
-
-/// Unsigned: wraps around for i32 too.
-void matmul_integers(ThreadPool& pool, const Batch& batch, uint32_t* out) {
-  const int64_t row_work = std::max<int64_t>(batch.n * batch.k, 1);
-  pool.for_each(static_cast<size_t>(batch.count() * batch.m),
-                static_cast<size_t>(ceil_div(1 << 16, row_work)), [&](size_t begin, size_t end) {
-                  for (int64_t row = static_cast<int64_t>(begin); row < static_cast<int64_t>(end); ++row) {
-                    const auto [of_a, of_b] = batch.offsets(row / batch.m);
-                    const uint32_t* a = reinterpret_cast<const uint32_t*>(batch.a.data) + of_a +
-                                        row % batch.m * batch.a.row_stride;
-                    const uint32_t* b = reinterpret_cast<const uint32_t*>(batch.b.data) + of_b;
-                    uint32_t* to = out + row * batch.n;
-                    std::fill_n(to, batch.n, 0u);
-                    for (int64_t p = 0; p < batch.k; ++p) {
-                      const uint32_t factor = a[p * batch.a.column_stride];
-                      const uint32_t* from = b + p * batch.b.row_stride;
-                      for (int64_t j = 0; j < batch.n; ++j) to[j] += factor * from[j * batch.b.column_stride];
-                    }
-                  }
-                });
-}
-
-}  // namespace
-
-void matmul(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs, const Attrs&) {
-  const Tensor &a = inputs[0], &b = inputs[1], &out = outputs[0];
-  if (element_count(out.layout.shape) == 0) return;
-  const Batch batch = batch_of(a, b);
-  const auto is_word = [](DType d) { return d == DType::i32 || d == DType::u32; };
-  if (is_word(a.dtype) && a.dtype == b.dtype && out.dtype == a.dtype)
-    return matmul_integers(pool, batch, out.as<uint32_t>());
-  if (!is_float(a.dtype) || !is_float(b.dtype) || !is_float(out.dtype))
-    fail(ErrorKind::unsupported, "[matmul] no kernel for {} x {} -> {}", name_of(a.dtype), name_of(b.dtype),
-         name_of(out.dtype));
-
-  const int64_t matrix_size = batch.m * batch.n;
-  const auto one = [&](int64_t index) {
-    const auto [of_a, of_b] = batch.offsets(index);
-    const GemmOperand left = batch.matrix(batch.a, of_a), right = batch.matrix(batch.b, of_b);
-    if (out.dtype == DType::f32)
-      gemm(pool, batch.m, batch.n, batch.k, left, right, out.as<float>() + index * matrix_size, batch.n);
-    else
-      gemm_rounded(pool, batch, left, right, out.as<uint16_t>() + index * matrix_size, out.dtype);
-  };
-  // Over the batch when there is enough of it for an even share, or its matrices are too small to be cut.
-  const int64_t work = std::max<int64_t>(matrix_size * batch.k, 1);
-  if (batch.count() > 1 && (batch.count() >= int64_t{4} * pool.threads() || work < kParallelWork)) {
-    const int64_t grain = std::min(ceil_div(kParallelWork / 8, work), batch.count());
-    pool.for_each(static_cast<size_t>(batch.count()), static_cast<size_t>(grain),
-                  [&](size_t begin, size_t end) {
-                    for (size_t i = begin; i < end; ++i) one(static_cast<int64_t>(i));
-                  });
-  } else {
-    for (int64_t i = 0; i < batch.count(); ++i) one(i);
   }
 }
 

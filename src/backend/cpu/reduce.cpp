@@ -57,7 +57,7 @@ struct Extreme {
   static constexpr bool kChooses = true;
   static T step(T a, T v) {
     const bool take = kLargest ? v > a : v < a;
-    return take | (v != v) ? v : a;  // once NaN, nothing compares greater
+    return (take | (v != v)) ? v : a;  // once NaN, nothing compares greater
   }
   static T result(Acc a) { return a; }
 };

@@ -41,7 +41,7 @@ struct RunningExtreme {
   static constexpr State kStart = kLargest ? kTiny : kHuge;
   static void step(State& s, T x) {
     const bool take = kLargest ? x > s : x < s;
-    s = take | (x != x) ? x : s;  // once NaN, nothing compares greater
+    s = (take | (x != x)) ? x : s;  // once NaN, nothing compares greater
   }
   static T value(State s) { return s; }
 };

@@ -1,0 +1,73 @@
+// Random programs: fused against unfused, the GPU against the CPU.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "backend/webgpu/webgpu_backend.h"
+#include "support/gpus.h"
+#include "support/random_program.h"
+#include "weft/error.h"
+
+using namespace weft;
+
+namespace {
+
+std::string fused_differs(const test::Program& program, const Device& device) {
+  try {
+    return test::difference(program, test::run_program(program, device),
+                            test::run_program(program, device, true));
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+std::string device_differs(const test::Program& program, const Device& device) {
+  try {
+    return test::difference(program, test::run_program(program, device),
+                            test::run_program(program, Device()));
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+/// Runs programs of `count` seeds; at most three failures are told.
+void fuzz(uint64_t first, uint64_t count, const Device& device, test::Verdict verdict) {
+  int failures = 0;
+  for (uint64_t seed = first; seed < first + count && failures < 3; ++seed) {
+    const test::Program program = test::random_program(seed);
+    if (verdict(program, device).empty()) continue;
+    ++failures;
+    const test::Program small = test::minimal(program, device, verdict);
+    FAIL_CHECK(verdict(small, device), "\n", test::to_string(small));
+  }
+}
+
+/// WEFT_FUZZ_SEEDS=FIRST:COUNT runs others.
+void seeds(uint64_t& first, uint64_t& count) {
+  const char* given = std::getenv("WEFT_FUZZ_SEEDS");
+  if (!given) return;
+  char* rest = nullptr;
+  first = std::strtoull(given, &rest, 10);
+  if (*rest == ':') count = std::strtoull(rest + 1, nullptr, 10);
+}
+
+}  // namespace
+
+TEST_SUITE("base: fuzz") {
+  TEST_CASE("fused programs compute what their ops compute one by one") {
+    uint64_t first = 0, count = 2000;
+    seeds(first, count);
+    fuzz(first, count, Device(), fused_differs);
+  }
+}
+
+TEST_SUITE("gpu fuzz") {
+  TEST_CASE("programs compute on the GPU what they compute on the CPU") {
+    uint64_t first = 0, count = 60;
+    seeds(first, count);
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      if (gpu.library.name != "Dawn 2026" && gpu.library.name != "wgpu-native 29") return;
+      fuzz(first, count, Device(std::make_shared<WebgpuBackend>(gpu.open())), device_differs);
+    });
+  }
+}
