@@ -33,11 +33,15 @@ build: configured ## install what is missing and build; the program is build/wef
 	@ninja -C build
 
 ##@ Develop
-.PHONY: sanitize format check
+.PHONY: sanitize fuzz format check
 sanitize: build/.fetched-run build/.fetched-test build-asan/build.ninja build-tsan/build.ninja ## tests under ASan+UBSan, and the threaded ones under TSan
 	@ninja -C build-asan
 	@ninja -C build-tsan
 	@tests/run.sh build-asan 'build-tsan=base*'
+
+fuzz: build build/.fetched-test ## many more random programs than `make test` runs
+	@FUZZ_SEEDS=1000000:200000 build/weft_tests --test-suite='base: fuzz'
+	@FUZZ_SEEDS=1000000:2000 build/weft_tests --test-suite='gpu fuzz'
 
 format: build/.bootstrap-check ## clang-format every C++ file
 	@$(sources) | xargs -r clang-format-19 -i

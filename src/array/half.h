@@ -7,9 +7,10 @@
 namespace weft {
 
 inline float half_to_float(uint16_t h) {
-  // As bits of an f32 the value is 2^112 too small; the product is exact, subnormals included. No branch: loops over
-  // halves are vectorised.
-  const uint32_t rest = static_cast<uint32_t>(h & 0x7fff) << 13, sign = static_cast<uint32_t>(h & 0x8000) << 16;
+  // As bits of an f32 the value is 2^112 too small; the product is exact, subnormals included. No branch:
+  // loops over halves are vectorised.
+  const uint32_t rest = static_cast<uint32_t>(h & 0x7fff) << 13, sign = static_cast<uint32_t>(h & 0x8000)
+                                                                        << 16;
   const uint32_t finite = std::bit_cast<uint32_t>(std::bit_cast<float>(rest) * 0x1p112f);
   return std::bit_cast<float>((rest >= 0x0f800000 ? rest | 0x7f800000 : finite) | sign);
 }

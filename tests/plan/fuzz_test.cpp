@@ -42,9 +42,9 @@ void fuzz(uint64_t first, uint64_t count, const Device& device, test::Verdict ve
   }
 }
 
-/// WEFT_FUZZ_SEEDS=FIRST:COUNT runs others.
+/// FUZZ_SEEDS=FIRST:COUNT runs others.
 void seeds(uint64_t& first, uint64_t& count) {
-  const char* given = std::getenv("WEFT_FUZZ_SEEDS");
+  const char* given = std::getenv("FUZZ_SEEDS");
   if (!given) return;
   char* rest = nullptr;
   first = std::strtoull(given, &rest, 10);
@@ -63,7 +63,7 @@ TEST_SUITE("base: fuzz") {
 
 TEST_SUITE("gpu fuzz") {
   TEST_CASE("programs compute on the GPU what they compute on the CPU") {
-    uint64_t first = 0, count = 60;
+    uint64_t first = 0, count = 100;
     seeds(first, count);
     test::on_every_gpu([&](const test::TestGpu& gpu) {
       if (gpu.library.name != "Dawn 2026" && gpu.library.name != "wgpu-native 29") return;
