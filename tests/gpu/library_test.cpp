@@ -94,7 +94,7 @@ TEST_SUITE("gpu libraries") {
   TEST_CASE("a driver that crashes or hangs on first contact becomes a report") {
     const test::Output out = test::run_test_alone("alone: first contact");
     CAPTURE(out.text);
-    CHECK(contains(out.text, "1 passed, 0 failed"));
+    CHECK(contains(out.text, " passed, 0 failed"));
   }
 
   TEST_CASE("alone: first contact" * doctest::skip()) {

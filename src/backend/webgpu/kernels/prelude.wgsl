@@ -114,7 +114,7 @@ fn weft_remainder(a: f32, b: f32) -> f32 {
     var unit = size;  // size times a power of two, so that the quotient is below 2^11
     let gap = i32((bitcast<u32>(r) >> 23u) & 255u) - i32((bitcast<u32>(size) >> 23u) & 255u);
     if (gap > 10) { unit = bitcast<f32>(bitcast<u32>(size) + (u32(gap - 10) << 23u)); }
-    let q = floor(r / unit);
+    let q = max(floor(r / unit), 1.0);  // a GPU may divide equal numbers to just below 1
     let high = bitcast<f32>(bitcast<u32>(unit) & 0xfffff000u);
     r = (r - q * high) - q * (unit - high);
     if (r < 0.0) { r += unit; }
