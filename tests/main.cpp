@@ -46,10 +46,11 @@ struct ClosingLine : doctest::IReporter {
 
 REGISTER_LISTENER("closing", 0, ClosingLine);
 
-/// Libraries that are still open when the process ends keep their instances (Library::process_exiting).
+/// Libraries that are still open when the process ends keep their instances (Library::process_exiting), and
+/// Mesa's software driver keeps a little of its own.
 extern "C" const char* __lsan_default_suppressions();  // NOLINT: the sanitizer's own name
 const char* __lsan_default_suppressions() {            // NOLINT
-  return "leak:wgpuCreateInstance\nleak:wgpuInstanceEnumerateAdapters\n";
+  return "leak:wgpuCreateInstance\nleak:wgpuInstanceEnumerateAdapters\nleak:libvulkan_lvp\n";
 }
 
 namespace weft::test {
