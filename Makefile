@@ -37,7 +37,7 @@ build: configured ## install what is missing and build; the program is build/wef
 sanitize: build/.fetched-run build/.fetched-test build-asan/build.ninja build-tsan/build.ninja ## tests under ASan+UBSan, and the threaded ones under TSan
 	@ninja -C build-asan
 	@ninja -C build-tsan
-	@tests/run.sh build-asan 'build-tsan=base*'
+	@tests/run.sh 'build-asan=base*' build-asan 'build-tsan=base*' # the first one looks for leaks too
 
 fuzz: build build/.fetched-test ## many more random programs than `make test` runs
 	@FUZZ_SEEDS=1000000:200000 build/weft_tests --test-suite='base: fuzz'

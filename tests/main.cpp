@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "gpu/library.h"
+#include "support/gpus.h"
 #include "support/skip.h"
 
 #include <unistd.h>
@@ -46,11 +48,11 @@ struct ClosingLine : doctest::IReporter {
 
 REGISTER_LISTENER("closing", 0, ClosingLine);
 
-/// Libraries that are still open when the process ends keep their instances (Library::process_exiting), and
-/// Mesa's software driver keeps a little of its own.
-extern "C" const char* __lsan_default_suppressions();  // NOLINT: the sanitizer's own name
-const char* __lsan_default_suppressions() {            // NOLINT
-  return "leak:wgpuCreateInstance\nleak:wgpuInstanceEnumerateAdapters\nleak:libvulkan_lvp\n";
+/// Leaks are looked for only where no driver was loaded: drivers leak, and the check crashes on their
+/// unloaded threads.
+extern "C" int __lsan_is_turned_off();  // NOLINT: the sanitizer's own name
+int __lsan_is_turned_off() {            // NOLINT
+  return weft::gpu::Library::any_opened();
 }
 
 namespace weft::test {
@@ -72,6 +74,7 @@ int main(int argc, char** argv) {
   context.setOption("minimal", true);
   context.setOption("no-path-filenames", true);
   const int status = context.run();
+  weft::test::close_gpus();
   std::filesystem::remove_all(cache);
   return status;
 }

@@ -41,7 +41,16 @@ std::optional<TestGpu> find_gpu(const TestLibrary& library) {
   return std::nullopt;
 }
 
+std::map<std::string, std::optional<TestGpu>>& opened() {
+  static std::map<std::string, std::optional<TestGpu>> gpus;
+  return gpus;
+}
+
 }  // namespace
+
+void close_gpus() {
+  opened().clear();
+}
 
 const std::vector<TestLibrary>& libraries() {
   const std::string run = WEFT_SOURCE_DIR "/build/webgpu/", test = WEFT_SOURCE_DIR "/build/webgpu-test/";
@@ -58,7 +67,7 @@ const std::vector<TestLibrary>& libraries() {
 }
 
 void on_every_gpu(const std::function<void(const TestGpu&)>& body) {
-  static std::map<std::string, std::optional<TestGpu>> gpus;
+  auto& gpus = opened();
   for (const TestLibrary& library : libraries()) {
     if (!library.supported) continue;
     CAPTURE(library.name);

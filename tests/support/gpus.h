@@ -32,6 +32,9 @@ struct TestGpu {
 /// Runs `body` on every supported library that is here; a library that is not is counted as a skip.
 void on_every_gpu(const std::function<void(const TestGpu&)>& body);
 
+/// Closes what on_every_gpu() opened: at the end of the program nothing of ours may be left.
+void close_gpus();
+
 /// Kind and message of the weft::Error that `call` throws; a failed check when it throws none.
 struct Caught {
   std::string kind, message;
