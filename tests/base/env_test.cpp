@@ -9,28 +9,14 @@
 
 #include "base/paths.h"
 #include "support/gpus.h"
+#include "support/scoped.h"
 
 using namespace weft;
 using test::error_of;
+using Set = test::ScopedVariable;
 using Strings = std::vector<std::string>;
 
 namespace {
-
-/// A variable for the time of a test; nullptr unsets it.
-class Set {
- public:
-  Set(std::string name, const char* value) : name_(std::move(name)) {
-    if (const char* old = std::getenv(name_.c_str())) old_ = old;
-    value ? setenv(name_.c_str(), value, 1) : unsetenv(name_.c_str());
-  }
-  ~Set() { old_ ? setenv(name_.c_str(), old_->c_str(), 1) : unsetenv(name_.c_str()); }
-  Set(const Set&) = delete;
-  Set& operator=(const Set&) = delete;
-
- private:
-  std::string name_;
-  std::optional<std::string> old_;
-};
 
 std::string error_for(const char* name, const char* value) {
   const Set variable(name, value);

@@ -10,39 +10,15 @@
 #include <thread>
 
 #include "support/gpus.h"
+#include "support/scoped.h"
 
 using namespace weft;
 using test::error_of;
+using Folder = test::ScopedFolder;
+using Set = test::ScopedVariable;
 namespace fs = std::filesystem;
 
 namespace {
-
-class Set {
- public:
-  Set(std::string name, const char* value) : name_(std::move(name)) {
-    if (const char* old = std::getenv(name_.c_str())) old_ = old;
-    value ? setenv(name_.c_str(), value, 1) : unsetenv(name_.c_str());
-  }
-  ~Set() { old_ ? setenv(name_.c_str(), old_->c_str(), 1) : unsetenv(name_.c_str()); }
-  Set(const Set&) = delete;
-  Set& operator=(const Set&) = delete;
-
- private:
-  std::string name_;
-  std::optional<std::string> old_;
-};
-
-/// An empty folder that goes away with the test.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / fmt::format("weft-paths-{}", getpid());
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-};
 
 ptrdiff_t entries(const fs::path& folder) {
   return std::distance(fs::directory_iterator(folder), {});

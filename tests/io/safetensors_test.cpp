@@ -12,24 +12,15 @@
 
 #include "base/paths.h"
 #include "support/gpus.h"
+#include "support/scoped.h"
 #include "weft/error.h"
 
 using namespace weft;
 using test::error_of;
+using Folder = test::ScopedFolder;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / fmt::format("weft-safetensors-{}", getpid());
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-};
 
 /// Element i has the byte 7 i + 1 (a bool: i odd) in its first place, i in the others.
 HostTensor sample(DType dtype, const Shape& shape) {
