@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "bench_ops/bench_ops.h"
 #include "completion.h"
 #include "conform/conform.h"
 #include "devices.h"
@@ -71,6 +72,14 @@ int main(int argc, char** argv) {
   command->add_option("--device", conform.device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command->add_option("--filter", conform.filter, "Only cases whose name matches this glob");
   command->callback([&] { status = weft::conform::run(conform); });
+
+  weft::bench_ops::Options bench_ops;
+  command =
+      app.add_subcommand("bench-ops", "Time ops against the device's copy bandwidth and its best matmul");
+  command->add_flag("--json", bench_ops.json, "For programs: one JSON object");
+  command->add_option("--device", bench_ops.device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
+  command->add_option("--filter", bench_ops.filter, "Only cases whose name matches this glob: 'matmul f16*'");
+  command->callback([&] { status = weft::bench_ops::run(bench_ops); });
 
   std::string shell;
   command = app.add_subcommand("completion", "Print a completion script for a shell");

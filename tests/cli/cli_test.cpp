@@ -23,7 +23,7 @@ using Environment = std::map<std::string, std::string>;
 
 namespace {
 
-const Strings kCommands = {"devices", "doctor", "selftest", "completion"};
+const Strings kCommands = {"devices", "doctor", "selftest", "bench-ops", "completion"};
 
 bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
@@ -296,6 +296,22 @@ TEST_SUITE("cli") {
       CHECK(out.text.starts_with("self-test on webgpu:0 ("));
       CHECK_FALSE(contains(out.text, "WRONG"));
     }
+  }
+
+  TEST_CASE("bench-ops") {
+    const Output out = run({"bench-ops", "--device", "cpu", "--json", "--filter", "neg f32 *"});
+    CAPTURE(out.errors);
+    REQUIRE(out.status == 0);
+    const json result = json::parse(out.text);
+    CHECK(result["device"] == "cpu");
+    CHECK(result["copy_gb_s"] > 0);
+    REQUIRE(result["cases"].size() == 1);
+    const json& one = result["cases"][0];
+    CHECK(one["name"] == "neg f32 1024");
+    // 1024 floats in and out, in the time that was measured
+    CHECK(one["gb_s"].get<double>() == doctest::Approx(8192 / one["us"].get<double>() * 1e-3));
+    CHECK(contains(usage_error({"bench-ops", "--filter", "nothing*"}, {}, false),
+                   "no case is called 'nothing*'"));
   }
 
   TEST_CASE("a GPU that fails is an error in one line, on every adapter") {

@@ -1,0 +1,182 @@
+#include "bench_ops/bench_ops.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "array/host_tensor.h"
+#include "backend/select.h"
+#include "base/error.h"
+#include "bench_ops/cases.h"
+#include "gpu/probe.h"
+#include "ops/shorthand.h"
+#include "term.h"
+
+namespace weft::bench_ops {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Seconds of one step: the median over batches that end with a synchronize. A batch has as many steps as it
+/// takes to hide what the synchronize costs.
+double median_seconds(Backend& backend, const std::function<void()>& step) {
+  constexpr double kBatch = 0.01, kTotal = 0.3;  // seconds
+  constexpr size_t kFewest = 5;
+  const auto batch = [&](int steps) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < steps; ++i) step();
+    backend.synchronize();
+    return seconds_since(begin);
+  };
+  batch(1);  // warms up: kernels are compiled, memory is touched
+  int steps = 1;
+  while (steps < 1024 && batch(steps) < kBatch) steps *= 2;
+  std::vector<double> times;
+  for (const auto begin = Clock::now(); times.size() < kFewest || seconds_since(begin) < kTotal;)
+    times.push_back(batch(steps) / steps);
+  std::ranges::nth_element(times, times.begin() + static_cast<ptrdiff_t>(times.size() / 2));
+  return times[times.size() / 2];
+}
+
+Array random_array(const Input& input, const Device& device) {
+  std::mt19937 random(1);
+  const auto count = static_cast<size_t>(element_count(input.shape));
+  HostTensor host{.dtype = input.dtype == DType::i32 ? DType::i32 : DType::f32,
+                  .shape = input.shape,
+                  .bytes = std::vector<std::byte>(count * 4)};
+  for (size_t i = 0; i < count; ++i) {
+    const auto index = static_cast<int32_t>(random() % std::max<int64_t>(input.below, 1));
+    const float value = static_cast<float>(random()) * 0x1p-31f - 1;
+    std::memcpy(host.bytes.data() + 4 * i,
+                host.dtype == DType::i32 ? static_cast<const void*>(&index) : &value, 4);
+  }
+  const Array array = as(Array::from_host(host, device), input.dtype);
+  eval(array);
+  return array;
+}
+
+/// Bytes per second, read and written, of the device's own copy.
+double copy_speed(Backend& backend, bool large) {
+  const uint64_t bytes = large ? 256 << 20 : 64 << 20;
+  const StoragePtr from = backend.alloc(bytes, "from"), to = backend.alloc(bytes, "to");
+  const std::vector<std::byte> ones(bytes, std::byte{1});
+  backend.write(from, 0, ones);
+  return 2.0 * static_cast<double>(bytes) /
+         median_seconds(backend, [&] { backend.copy(from, 0, to, 0, bytes); });
+}
+
+struct Result {
+  std::string name;
+  DType dtype;
+  bool is_matmul;
+  double seconds, bytes, flops;
+};
+
+double bytes_of(const std::vector<Array>& arrays) {
+  double bytes = 0;
+  for (const Array& a : arrays)
+    bytes += static_cast<double>(a.size()) * static_cast<double>(size_of(a.dtype()));
+  return bytes;
+}
+
+Result measure(const Case& c, const Device& device) {
+  std::vector<Array> inputs;
+  for (const Input& input : c.inputs) inputs.push_back(random_array(input, device));
+  const double bytes = c.bytes > 0 ? c.bytes : bytes_of(inputs) + bytes_of(c.compute(inputs));
+  const double seconds = median_seconds(device.backend(), [&] { eval(c.compute(inputs)); });
+  return {c.name, c.inputs[0].dtype, c.name.starts_with("matmul"), seconds, bytes, c.flops};
+}
+
+/// What the results are shares of.
+struct Peaks {
+  double copy = 0;                 // bytes per second
+  std::map<DType, double> matmul;  // flops per second, the fastest of the run
+
+  double of_copy(const Result& r) const { return r.bytes / r.seconds / copy; }
+  double of_matmul(const Result& r) const {
+    const auto best = matmul.find(r.dtype);
+    return r.flops > 0 && best != matmul.end() ? r.flops / r.seconds / best->second : 0;
+  }
+};
+
+void print_table(const std::vector<Result>& results, const Peaks& peaks) {
+  term::Table table({"case", "time", "GB/s", "GFLOP/s", "share of peak"});
+  for (const Result& r : results) {
+    const double memory = peaks.of_copy(r), compute = peaks.of_matmul(r);
+    table.add({r.name,
+               r.seconds < 1e-3 ? fmt::format("{:.1f} us", r.seconds * 1e6)
+                                : fmt::format("{:.2f} ms", r.seconds * 1e3),
+               fmt::format("{:.1f}", r.bytes / r.seconds * 1e-9),
+               r.flops > 0 ? fmt::format("{:.1f}", r.flops / r.seconds * 1e-9) : "",
+               compute > memory ? fmt::format("{:.0f} % of matmul", compute * 100)
+                                : fmt::format("{:.0f} % of copy", memory * 100)});
+  }
+  fmt::print("{}", table.text(term::colours(stdout)));
+}
+
+void print_json(const DeviceEntry& entry, const std::vector<Result>& results, const Peaks& peaks) {
+  nlohmann::json out = {{"device", entry.id}, {"name", entry.name}, {"copy_gb_s", peaks.copy * 1e-9}};
+  for (const auto& [dtype, speed] : peaks.matmul)
+    out["matmul_gflop_s"][std::string(name_of(dtype))] = speed * 1e-9;
+  out["cases"] = nlohmann::json::array();
+  for (const Result& r : results)
+    out["cases"].push_back({{"name", r.name},
+                            {"us", r.seconds * 1e6},
+                            {"gb_s", r.bytes / r.seconds * 1e-9},
+                            {"gflop_s", r.flops / r.seconds * 1e-9},
+                            {"of_copy", peaks.of_copy(r)},
+                            {"of_matmul", peaks.of_matmul(r)}});
+  fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+/// On a terminal: which case is being measured, in one line that is overwritten.
+void show_progress(std::string_view name) {
+  if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r\033[K{}", name);
+}
+
+}  // namespace
+
+int run(const Options& options) {
+  const std::string wanted = options.device.empty() ? device_wish().value : options.device;
+  const DeviceEntry entry = choose_device(wanted, list_devices(gpu::probe_all())).device;
+  const bool large = !entry.is_cpu() && entry.adapter.type != gpu::AdapterType::cpu;
+  std::vector<Case> chosen = cases(large);
+  std::erase_if(chosen, [&](const Case& c) {
+    return !options.filter.empty() && fnmatch(options.filter.c_str(), c.name.c_str(), 0) != 0;
+  });
+  if (chosen.empty())
+    fail(ErrorKind::invalid, "[bench-ops] no case is called '{}'; names look like 'matmul f32 *'",
+         options.filter);
+
+  const Device device(open_device(entry));
+  Peaks peaks{.copy = copy_speed(device.backend(), large)};
+  std::vector<Result> results;
+  for (const Case& c : chosen) {
+    show_progress(c.name);
+    results.push_back(measure(c, device));
+    const Result& r = results.back();
+    if (r.is_matmul) peaks.matmul[r.dtype] = std::max(peaks.matmul[r.dtype], r.flops / r.seconds);
+  }
+  show_progress("");
+  if (options.json) {
+    print_json(entry, results, peaks);
+  } else {
+    fmt::print("{} ({}), its own copy {:.1f} GB/s read and written\n", entry.id, entry.name,
+               peaks.copy * 1e-9);
+    print_table(results, peaks);
+  }
+  return 0;
+}
+
+}  // namespace weft::bench_ops
