@@ -5,19 +5,19 @@
 #include "base/error.h"
 #include "ops/shorthand.h"
 #include "ops/slice.h"
-#include "plan/view.h"
 
 namespace weft {
 namespace {
 
 using Specs = std::vector<OutputSpec>;
 
-Op view(std::string name, std::vector<AttrSpec> attrs, Infer infer, Gradient gradient) {
+Op view(std::string name, std::vector<AttrSpec> attrs, Infer infer, ViewLayout layout, Gradient gradient) {
   return {.name = std::move(name),
           .kind = OpKind::view,
           .attrs = std::move(attrs),
           .infer = std::move(infer),
-          .gradient = std::move(gradient)};
+          .gradient = std::move(gradient),
+          .layout = std::move(layout)};
 }
 
 Op primitive(std::string name, int min_inputs, int max_inputs, std::vector<AttrSpec> attrs, Infer infer,
@@ -101,19 +101,21 @@ Array unslice(const Array& grad, size_t dim, const SliceRange& range, int64_t si
 }
 
 std::vector<Op> view_rows() {
+  const ViewLayout same_layout = [](const Attrs&, const Layout& input, const Shape&) { return input; };
   return {
       view(
           "reshape", {{"shape", {}, true}},
           [](const OpCall& c) -> Specs { return {{reshape_target(c), c.inputs[0].dtype()}}; },
+          [](const Attrs&, const Layout& input, const Shape& output) { return input.reshaped(output); },
           [](const GradCall& c) -> std::vector<Array> {
             return {reshape(c.output_grads[0], c.inputs[0].shape())};
           }),
       view(
           "alias", {}, [](const OpCall& c) -> Specs { return {{c.inputs[0].shape(), c.inputs[0].dtype()}}; },
-          [](const GradCall& c) -> std::vector<Array> { return {c.output_grads[0]}; }),
+          same_layout, [](const GradCall& c) -> std::vector<Array> { return {c.output_grads[0]}; }),
       view(
           "stop_gradient", {},
-          [](const OpCall& c) -> Specs { return {{c.inputs[0].shape(), c.inputs[0].dtype()}}; },
+          [](const OpCall& c) -> Specs { return {{c.inputs[0].shape(), c.inputs[0].dtype()}}; }, same_layout,
           [](const GradCall&) -> std::vector<Array> { return {Array()}; }),
       view(
           "permute", {{"dims", {}, true}},
@@ -121,6 +123,12 @@ std::vector<Op> view_rows() {
             Shape shape;
             for (int64_t d : permutation(c)) shape.push_back(c.inputs[0].shape(d));
             return {{shape, c.inputs[0].dtype()}};
+          },
+          [](const Attrs& attrs, const Layout& input, const Shape&) {
+            Ints dims;
+            for (int64_t d : attrs.list("dims"))
+              dims.push_back(normalize_dim("permute", d, input.shape.size()));
+            return input.permuted(dims);
           },
           [](const GradCall& c) -> std::vector<Array> {
             const Ints dims = permutation(c);
@@ -132,6 +140,7 @@ std::vector<Op> view_rows() {
       view(
           "expand", {{"shape", {}, true}},
           [](const OpCall& c) -> Specs { return {{expand_target(c), c.inputs[0].dtype()}}; },
+          [](const Attrs&, const Layout& input, const Shape& output) { return input.expanded(output); },
           [](const GradCall& c) -> std::vector<Array> {
             return {unbroadcast(c.output_grads[0], c.inputs[0].shape())};
           }),
@@ -142,6 +151,12 @@ std::vector<Op> view_rows() {
             const std::vector<SliceRange> ranges = slice_ranges(c.attrs, shape);
             for (size_t i = 0; i < ranges.size(); ++i) shape[i] = ranges[i].count;
             return {{shape, c.inputs[0].dtype()}};
+          },
+          [](const Attrs& attrs, const Layout& input, const Shape& output) {
+            Ints starts(output.size(), 0), steps(output.size(), 1);
+            const std::vector<SliceRange> ranges = slice_ranges(attrs, input.shape);
+            for (size_t i = 0; i < ranges.size(); ++i) starts[i] = ranges[i].start, steps[i] = ranges[i].step;
+            return input.sliced(starts, steps, output);
           },
           [](const GradCall& c) -> std::vector<Array> {
             Array g = c.output_grads[0];
@@ -163,6 +178,14 @@ std::vector<Op> view_rows() {
             shape[d] = (shape[d] - size) / step + 1;
             shape.push_back(size);
             return {{shape, c.inputs[0].dtype()}};
+          },
+          [](const Attrs& attrs, const Layout& input, const Shape& output) {
+            const auto d =
+                static_cast<size_t>(normalize_dim("unfold", attrs.integer("dim"), input.shape.size()));
+            Layout layout{output, input.strides, input.offset};
+            layout.strides.push_back(input.strides[d]);
+            layout.strides[d] *= attrs.integer("step");
+            return layout;
           },
           [](const GradCall& c) -> std::vector<Array> {
             const Shape& shape = c.inputs[0].shape();
@@ -192,6 +215,19 @@ std::vector<Op> view_rows() {
             shape.push_back(std::max<int64_t>(
                 0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns)));
             return {{shape, c.inputs[0].dtype()}};
+          },
+          [](const Attrs& attrs, const Layout& input, const Shape& output) {
+            const size_t rank = input.shape.size();
+            const auto d1 = static_cast<size_t>(normalize_dim("diagonal", attrs.integer("dim1"), rank)),
+                       d2 = static_cast<size_t>(normalize_dim("diagonal", attrs.integer("dim2"), rank));
+            const int64_t offset = attrs.integer("offset");
+            Layout layout{output, {}, input.offset};
+            for (size_t i = 0; i < rank; ++i)
+              if (i != d1 && i != d2) layout.strides.push_back(input.strides[i]);
+            layout.strides.push_back(input.strides[d1] + input.strides[d2]);
+            if (output.back() > 0)
+              layout.offset += offset >= 0 ? offset * input.strides[d2] : -offset * input.strides[d1];
+            return layout;
           },
           [](const GradCall& c) -> std::vector<Array> {
             const Shape& shape = c.inputs[0].shape();
@@ -323,44 +359,6 @@ std::vector<SliceRange> slice_ranges(const Attrs& attrs, const Shape& shape) {
     ranges.push_back({start, step, distance > 0 ? (distance + std::abs(step) - 1) / std::abs(step) : 0});
   }
   return ranges;
-}
-
-std::optional<Layout> view_layout(const Op& op, const Attrs& attrs, const Layout& input,
-                                  const Shape& output) {
-  if (op.name == "stop_gradient" || op.name == "alias") return input;
-  if (op.name == "reshape") return input.reshaped(output);
-  if (op.name == "expand") return input.expanded(output);
-  if (op.name == "permute") {
-    Ints dims;
-    for (int64_t d : attrs.list("dims")) dims.push_back(normalize_dim("permute", d, input.shape.size()));
-    return input.permuted(dims);
-  }
-  if (op.name == "slice") {
-    Ints starts(output.size(), 0), steps(output.size(), 1);
-    const std::vector<SliceRange> ranges = slice_ranges(attrs, input.shape);
-    for (size_t i = 0; i < ranges.size(); ++i) starts[i] = ranges[i].start, steps[i] = ranges[i].step;
-    return input.sliced(starts, steps, output);
-  }
-  Layout layout{output, input.strides, input.offset};
-  if (op.name == "unfold") {
-    const auto d = static_cast<size_t>(normalize_dim("unfold", attrs.integer("dim"), input.shape.size()));
-    layout.strides.push_back(input.strides[d]);
-    layout.strides[d] *= attrs.integer("step");
-    return layout;
-  }
-  if (op.name == "diagonal") {
-    const auto d1 = static_cast<size_t>(normalize_dim("diagonal", attrs.integer("dim1"), input.shape.size())),
-               d2 = static_cast<size_t>(normalize_dim("diagonal", attrs.integer("dim2"), input.shape.size()));
-    const int64_t offset = attrs.integer("offset");
-    layout.strides.clear();
-    for (size_t i = 0; i < input.shape.size(); ++i)
-      if (i != d1 && i != d2) layout.strides.push_back(input.strides[i]);
-    layout.strides.push_back(input.strides[d1] + input.strides[d2]);
-    if (output.back() > 0)
-      layout.offset += offset >= 0 ? offset * input.strides[d2] : -offset * input.strides[d1];
-    return layout;
-  }
-  fail(ErrorKind::invalid, "[eval] view '{}' has no layout rule", op.name);
 }
 
 std::vector<Op> movement_ops() {

@@ -2,12 +2,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "array/attrs.h"
+#include "array/layout.h"
 #include "backend/elementwise.h"
 #include "weft/array.h"
 
@@ -46,10 +48,14 @@ using Infer = std::function<std::vector<OutputSpec>(const OpCall&)>;
 using Compose = std::function<std::vector<Array>(const OpCall&)>;
 /// One array per input; an empty one where no gradient flows.
 using Gradient = std::function<std::vector<Array>(const GradCall&)>;
+/// The layout of a view over its input, given the output's shape; nullopt when elements would have to move
+/// (some reshapes).
+using ViewLayout =
+    std::function<std::optional<Layout>(const Attrs& attrs, const Layout& input, const Shape& output)>;
 
 enum class OpKind {
   elementwise,  ///< `scalar` says how; shapes broadcast; the planner fuses
-  view,         ///< `view` gives a layout over the input's storage, or the planner copies
+  view,         ///< `layout` gives a layout over the input's storage, or the planner copies
   primitive,    ///< a kernel of that name in every backend
   composed,     ///< written in other ops; its gradient follows from theirs
 };
@@ -62,8 +68,9 @@ struct Op {
   Infer infer = {};      ///< all but composed
   Compose compose = {};  ///< composed only
   Gradient gradient =
-      {};                ///< not for composed; missing: differentiating through it is an error that names it
-  ScalarOp scalar = {};  ///< elementwise only
+      {};  ///< not for composed; missing: differentiating through it is an error that names it
+  ViewLayout layout = {};                      ///< view only
+  ScalarOp scalar = {};                        ///< elementwise only
   std::vector<std::string> scalar_attrs = {};  ///< attributes that the scalar op reads, at most two, in order
 };
 
