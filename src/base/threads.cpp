@@ -1,6 +1,10 @@
 #include "base/threads.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "base/env.h"
 
@@ -9,12 +13,31 @@ namespace {
 
 thread_local bool inside_loop = false;
 
+// Parts of ThreadPool::state_; the number of the loop wraps around.
+constexpr uint64_t kOpen = uint64_t{1} << 32, kUsers = kOpen - 1, kGeneration = kOpen << 1;
+
+/// Waits up to 50 us for done(); true when it came. Yields in between: where there are more threads than
+/// cores, the one that is waited for needs the core.
+template <typename Done>
+bool spin_until(const Done& done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+  do {
+    for (int turn = 0; turn < 64; ++turn) {
+      if (done()) return true;
+      hwy::Pause();
+    }
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+  return done();
+}
+
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
   if (threads <= 0)
     threads = env::get_count("WEFT_THREADS").value_or(static_cast<int>(std::thread::hardware_concurrency()));
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this](std::stop_token stop) { work(stop); });
+  for (int i = 1; i < threads; ++i)
+    workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -22,33 +45,47 @@ ThreadPool::~ThreadPool() {
   workers_.clear();  // joins before the members they use go away
 }
 
-void ThreadPool::run_pieces(Loop& loop) {
+void ThreadPool::run_pieces() {
   inside_loop = true;
   try {
     for (;;) {
-      const size_t begin = loop.next.fetch_add(loop.grain);
-      if (begin >= loop.count) break;
-      (*loop.body)(begin, std::min(begin + loop.grain, loop.count));
+      const size_t begin = loop_.next.fetch_add(loop_.grain);
+      if (begin >= loop_.count) break;
+      (*loop_.body)(begin, std::min(begin + loop_.grain, loop_.count));
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);
-    if (!loop.error) loop.error = std::current_exception();
-    loop.next = loop.count;
+    if (!loop_.error) loop_.error = std::current_exception();
+    loop_.next = loop_.count;
   }
   inside_loop = false;
 }
 
-void ThreadPool::work(std::stop_token stop) {
-  size_t seen = 0;
-  std::unique_lock lock(mutex_);
-  while (wake_.wait(lock, stop, [&] { return loop_ && generation_ != seen; })) {
-    seen = generation_;
-    Loop& loop = *loop_;
-    ++loop.users;
-    lock.unlock();
-    run_pieces(loop);
-    lock.lock();
-    if (--loop.users == 0) idle_.notify_one();
+void ThreadPool::work(const std::stop_token& stop) {
+  uint64_t seen = 0, state = 0;
+  const auto is_new = [&] {
+    state = state_.load();
+    return (state & kOpen) != 0 && state / kGeneration != seen;
+  };
+  const auto next_loop = [&] {  // false: the pool ends
+    if (spin_until([&] { return is_new() || stop.stop_requested(); })) return !stop.stop_requested();
+    std::unique_lock lock(mutex_);
+    // Either for_each, which opens first and counts sleepers then, sees this one, or is_new sees its loop.
+    ++sleepers_;
+    const bool found = wake_.wait(lock, stop, is_new);
+    --sleepers_;
+    return found;
+  };
+  while (next_loop()) {
+    if (!state_.compare_exchange_strong(state, state + 1)) continue;
+    seen = state / kGeneration;
+    run_pieces();
+    if ((state_.fetch_sub(1) & (kOpen | kUsers)) == 1) {  // the last one, and for_each waits
+      {
+        const std::lock_guard lock(mutex_);
+      }
+      idle_.notify_one();
+    }
   }
 }
 
@@ -59,18 +96,25 @@ void ThreadPool::for_each(size_t count, size_t grain, const std::function<void(s
     return;
   }
   const std::lock_guard caller(callers_);
-  Loop loop{.body = &body, .count = count, .grain = grain, .error = nullptr};
-  {
-    const std::lock_guard lock(mutex_);
-    loop_ = &loop;
-    ++generation_;
+  loop_.body = &body;
+  loop_.count = count;
+  loop_.grain = grain;
+  loop_.next = 0;
+  state_ += kGeneration + kOpen;
+  if (sleepers_ > 0) {
+    {
+      const std::lock_guard lock(mutex_);
+    }  // a worker between its test and its sleep holds it
+    wake_.notify_all();
   }
-  wake_.notify_all();
-  run_pieces(loop);
-  std::unique_lock lock(mutex_);
-  idle_.wait(lock, [&] { return loop.users == 0; });
-  loop_ = nullptr;
-  if (loop.error) std::rethrow_exception(loop.error);
+  run_pieces();
+  state_ &= ~kOpen;
+  const auto is_empty = [&] { return (state_.load() & kUsers) == 0; };
+  if (!spin_until(is_empty)) {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, is_empty);
+  }
+  if (loop_.error) std::rethrow_exception(std::exchange(loop_.error, nullptr));
 }
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -12,7 +13,8 @@
 namespace weft {
 
 /// Workers for data-parallel loops. The calling thread always takes part, so a pool of one thread starts none
-/// and everything runs inline (WebAssembly without threads).
+/// and everything runs inline (WebAssembly without threads). A worker looks out for the next loop for 50 us
+/// before it goes to sleep: waking it takes about as long.
 class ThreadPool {
  public:
   /// 0 = WEFT_THREADS, or one per core.
@@ -24,28 +26,30 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Calls body(begin, end) over [0, count) in pieces of `grain`; returns when all are done. The first
-  /// exception of a body is rethrown here, the pieces not yet begun are dropped. Calls from inside a body run
-  /// inline.
+  /// exception of a body is rethrown here, the pieces not yet begun are dropped. Calls from inside a body,
+  /// and loops of a single piece, run inline and wake nobody.
   void for_each(size_t count, size_t grain, const std::function<void(size_t, size_t)>& body);
 
  private:
   struct Loop {
-    const std::function<void(size_t, size_t)>* body;
-    size_t count, grain;
+    const std::function<void(size_t, size_t)>* body = nullptr;
+    size_t count = 0, grain = 1;
     std::atomic<size_t> next{0};
-    int users = 0;             // workers inside; guarded by mutex_
     std::exception_ptr error;  // guarded by mutex_
   };
 
-  void work(std::stop_token stop);
-  void run_pieces(Loop& loop);
+  void work(const std::stop_token& stop);
+  void run_pieces();
 
   std::mutex callers_;  // one loop at a time
+  Loop loop_;           // changed only while state_ is closed and has no users
+  /// Which loop it is, whether workers may join it, and how many are in it: one word, so that a worker joins
+  /// exactly the loop it saw.
+  std::atomic<uint64_t> state_{0};
+  std::atomic<int> sleepers_{0};  // workers that need a notification
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::condition_variable idle_;
-  Loop* loop_ = nullptr;   // guarded by mutex_
-  size_t generation_ = 0;  // counts loops, guarded by mutex_
   std::vector<std::jthread> workers_;
 };
 

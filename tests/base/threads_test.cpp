@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <numeric>
 #include <set>
@@ -115,6 +116,35 @@ TEST_SUITE("base: threads") {
     std::atomic<size_t> sum{0};
     for (size_t i = 0; i < 10'000; ++i) pool.for_each(4, 1, [&](size_t begin, size_t) { sum += begin; });
     CHECK(sum == 10'000 * 6);
+  }
+
+  TEST_CASE("loops with pauses: workers that look out, that fall asleep and that sleep") {
+    ThreadPool pool(3);
+    for (int pause_us : {0, 5, 45, 50, 55, 100, 1000})
+      for (int round = 0; round < 50; ++round) {
+        check_usable(pool);
+        std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+      }
+  }
+
+  TEST_CASE("many more threads than cores") {
+    ThreadPool pool(32);
+    for (int round = 0; round < 200; ++round) check_usable(pool);
+  }
+
+  TEST_CASE("a loop of one piece stays with its caller") {
+    ThreadPool pool(4);
+    for (int round = 0; round < 100; ++round)
+      pool.for_each(8, 8, [here = std::this_thread::get_id()](size_t, size_t) {
+        CHECK(std::this_thread::get_id() == here);
+      });
+  }
+
+  TEST_CASE("pools come and go") {
+    for (int round = 0; round < 50; ++round) {
+      ThreadPool pool(4);
+      if (round % 2 == 0) check_usable(pool);
+    }
   }
 
   TEST_CASE("two callers at once") {
