@@ -98,6 +98,7 @@ std::vector<Op> indexing_ops();
 std::vector<Op> matmul_ops();
 std::vector<Op> creation_ops();
 std::vector<Op> nn_ops();
+std::vector<Op> attention_ops();
 std::vector<Op> conv_ops();
 std::vector<Op> loss_ops();
 
