@@ -4,9 +4,9 @@
 #include <array>
 #include <limits>
 
-#include "backend/cpu/quant.h"
 #include "base/error.h"
 #include "ops/shorthand.h"
+#include "quant/quant.h"
 
 namespace weft {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/primitives.h"
-#include "backend/cpu/quant.h"
+#include "quant/quant.h"
 
 // w u8 (.., row bytes) -> f32, rows in order; "type". Any number of blocks is a piece of work, so that one
 // long row is shared between threads as well.

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "backend/cpu/quant.h"
 #include "backend/webgpu/builder.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
+#include "quant/quant.h"
 
 namespace weft::embedded {
 std::string_view webgpu_kernels(std::string_view file);

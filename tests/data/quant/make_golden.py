@@ -2,7 +2,7 @@
 
   pip install gguf
   python make_golden.py          # writes golden.safetensors: <type>.blocks, .values, .traits; <type>.grid
-  python make_golden.py grids    # prints the point lists of src/backend/cpu/quant/grids.cpp
+  python make_golden.py grids    # prints the point lists of src/quant/grids.cpp
 """
 
 import json

@@ -1,16 +1,16 @@
-#include "backend/cpu/quant/grids.h"
+#include "quant/grids.h"
 
 #include <string_view>
 
 namespace weft::quant {
 namespace {
 
-/// A point is a number whose digits, element 0 first, are levels. The points of a grid are sorted, and each
+/// A point is a number whose digits, element 0 first, pick levels. The points of a grid are sorted, and each
 /// letter below is one point: its distance to the point before, A = 1 ... Z = 26, a = 27 ... z = 52; a +
 /// moves on by 52 without a point. Made by `tests/data/quant/make_golden.py grids` from the tables of
 /// gguf-py.
-template <size_t points, size_t elements, size_t levels>
-constexpr Grid<points, elements> unpack(const std::array<int8_t, levels>& level, std::string_view letters) {
+template <size_t points, size_t elements, uint32_t levels>
+constexpr Grid<points, elements> unpack(std::string_view letters) {
   Grid<points, elements> grid{};
   size_t filled = 0;
   uint32_t number = 0xffffffff;  // one before 0
@@ -21,8 +21,8 @@ constexpr Grid<points, elements> unpack(const std::array<int8_t, levels>& level,
     }
     number += static_cast<uint32_t>(c >= 'a' ? c - 'a' + 27 : c - 'A' + 1);
     uint32_t digits = number;
-    for (int8_t& element : grid.at(filled++)) {
-      element = level[digits % levels];
+    for (uint8_t& element : grid.at(filled++)) {
+      element = static_cast<uint8_t>(digits % levels);
       digits /= levels;
     }
   }
@@ -30,21 +30,14 @@ constexpr Grid<points, elements> unpack(const std::array<int8_t, levels>& level,
   return grid;
 }
 
-constexpr std::array<int8_t, 3> kLevelsIq2 = {8, 25, 43};
-constexpr std::array<int8_t, 8> kLevelsIq3Xxs = {4, 12, 20, 28, 36, 44, 52, 62};
-constexpr std::array<int8_t, 8> kLevelsIq3S = {1, 3, 5, 7, 9, 11, 13, 15};
-constexpr std::array<int8_t, 3> kLevelsIq1 = {-1, 0, 1};
-
 }  // namespace
 
-constinit const Grid<256, 8> kGridIq2Xxs = unpack<256, 8>(
-    kLevelsIq2,
+constinit const Grid<256, 8> kGridIq2Xxs = unpack<256, 8, 3>(
     "ABBBBBBFBDBBBFFDBFBFLHBFDNdLLBRjZBFJBFBDLJBFLFBDLNTBJXBRdRFDBFLDBFBVXX+DJ+RBFJHRLFDNFLRHJvJxFLDLTpfh"
     "N+PBFRbZD+PtrBFVPHBxHvB+bBFRNnbT+rXLv++VzBFFDBFFHDJBFRRbHDXHXHJdFLjPVJ+H+dBFRDxpDJ+DfRFDFBjFXZt+R+bB"
     "X+VlpJFf+H+H+ZFRXdn+DdjD+hBt++d++++FBFTbbLL+L+TBFDNRjfhVTRl+d+j+VFLFtVn+FxTJ+j+++Xr++phVd+V+r+++++Dv");
 
-constinit const Grid<512, 8> kGridIq2Xs = unpack<512, 8>(
-    kLevelsIq2,
+constinit const Grid<512, 8> kGridIq2Xs = unpack<512, 8, 3>(
     "ABBBBBBBBBBBBDBBBBBBBDBFBBBDBDBJBBBBBBBBBBFBBBDBFFDBFRBBBDBFJBFDNHTBBBBBBBDBFBBBDBBDJBFRBBBDBFJBFJHb"
     "BFNDBbXBBBBBBFDFBFFLRHBBFRbFTRFrDJBBBBBBBDBFBBBDBFHBBFRBBBDBFJBFRLBNBBDRRjBBBDBFJBDBLFbBFR+BLVvBFBPL"
     "TVDt+PpBBBBBBBFJBFRRJBFRFPfThXDBFPB+BbJfLP+HDFBJVTN+FLXLlDBTBBBBBBBDBFBBBBBBFDFBFRBBBDBFJBFRDPHBFBNB"
@@ -52,8 +45,7 @@ constinit const Grid<512, 8> kGridIq2Xs = unpack<512, 8>(
     "+XRDr+jzx+LhHhBBBDBFHBBFRBVBBBBDRJFlRjBPFDBFBBNRPTdtTlbFPVJBVH+rhFHJDBFRNPXTb+VTTDZFF+LlBr+lnl+HfjBD"
     "BJHttFhDBDTbRjn++nTTJBDvFF+BBtBlP");
 
-constinit const Grid<1024, 8> kGridIq2S = unpack<1024, 8>(
-    kLevelsIq2,
+constinit const Grid<1024, 8> kGridIq2S = unpack<1024, 8, 3>(
     "ABBBBBBBBBBBBDBBBBBBBDBBBBBBBDBFDDBBBBBBBBDBFBBBDBBBBDBDBFBBFBFBBBDBFHBBBBBDNDDDHHBBBBBBBDBBBBBBBBBB"
     "BBBBBFBBBBDBDBFBBBBBBBBBDBDBBBBBBBDBFBBBDBFJBBBBDNDBDBFJBFRBBBDBBBBDDBBBBBBBBDBFDHNBBFBBBDHDBDBFJHRJ"
     "BHDBJhLBBBBBBBDBBDBBBDBBBBBBBDBBDDBDBFBBBBBBBBBBBBDBBBBBBBDBFBBBDBPBDBDFBFDFBPBFRBBBDBBBBDBDBBBBBBBD"
@@ -66,14 +58,12 @@ constinit const Grid<1024, 8> kGridIq2S = unpack<1024, 8>(
     "FRHTBFPB+BDFBPBFlHBXVzVBLRHBDBBBBFFBBBDBFJBFRDFBPBFHlBFRxDBBBDBFJBFRNNBFRpDHfPhBFNDzBhD++BRDDDHFBBFl"
     "FbVhFLDBdDBPDBFRhNFP+xzPxtTbBJBDjT");
 
-constinit const Grid<256, 4> kGridIq3Xxs = unpack<256, 4>(
-    kLevelsIq3Xxs,
+constinit const Grid<256, 4> kGridIq3Xxs = unpack<256, 4, 8>(
     "ABBEBDABGIYBDBEBGDCBGKLHBBEGBGBDJFNDFABKiSTEKLBDFSPyWTDBUNPBEBGBEBBKAXBGGBuBEBGGhFBNIMPKDinDRSL+YNfB"
     "GBEBDCIeBBCBGGaDAHBGFABMAMTGDrDgNXTJa+QBKWbGBGBUMEFBNIKBaBEMUPOR+IOSFFLaeRUnUTKNBLD+YTOAPFQdekKgNU+Y"
     "CBNxWWHFPWeNfHocKDiHW+arNxPBNcfdkjF+RgkwnNxBBARPrJpaEVMNUgPeBR+P");
 
-constinit const Grid<512, 4> kGridIq3S = unpack<512, 4>(
-    kLevelsIq3S,
+constinit const Grid<512, 4> kGridIq3S = unpack<512, 4, 8>(
     "AAACBAAABBBADFEBCBBBEBGCCAAABDADCCDBDGMDEFADBACCCDCDFCBBBMCHFDCBGBCFDBMBDCKDBCFFCFOJBLBDEFDBOEKCBNQO"
     "GBBLBDEMDTAABDABBBABGCBNBCIFABCBDEGCFGBNFBJCBADFFCJCJGCCACFFADEQFKBEBMBGDBDUGCFGBOmDCMBaBEBGLDQFHABB"
     "BABBBCBDABGBBCBMACBCBFCDCCDCFGXCCJBEGBJDJCDBCDIBEBGFNKFICGCDYCGEIMAKMHBEJbDTDMBKEZGBBBCGBBEBCBJFHBBG"
@@ -81,8 +71,7 @@ constinit const Grid<512, 4> kGridIq3S = unpack<512, 4>(
     "KFYFDFNDCCLFEBBEGIfFIJEFMWEAOMELFFCLJLjLSB+CfBN+CBBLBUPPGcVRFKEFHLEO+ANONCYTUaoB+ADCIBLBLFPGKOBbCDFC"
     "GQYXCNVDFEXpPfWm");
 
-constinit const Grid<2048, 8> kGridIq1 = unpack<2048, 8>(
-    kLevelsIq1,
+constinit const Grid<2048, 8> kGridIq1 = unpack<2048, 8, 3>(
     "ABBBBBCEBDBEFBBHEBDBEEBDBDAFBBBAEFDBDBDBBBAGFBBHEBDBEEBDBEFFEDBBDBBCCBBDBKBBHFFFDDAOFFFBAAHBBHBDDAAB"
     "AABBBBBBBICBBBBAABNDLBFBBBCADBFFBDKBDBEEBDBEFDHEBDBEEBDBEFBDEAFHACFBDLBBBFEBDBEEBDBEFFCCEBBBBEEBDBJA"
     "BDEAFBFDBDBACLBBECFBBBBBBBDBDFDAAAAAABBDHHBFBPBBHEEBDBBBDBHFBBHFDBEABACDECAABBBAABDBBFDBCABAABBACDBD"

@@ -6,7 +6,8 @@
 #include <string_view>
 
 /// ggml's block formats: a row of weights is a sequence of blocks, each a few scales and small integers.
-/// A new type is one enumerator, one row in quant/table.cpp and one function, declared in quant/blocks.h.
+/// A new type is one enumerator, one row in quant.cpp and one function, declared in codes.h, and its lines in
+/// the GPU's quant.wgsl.
 namespace weft::quant {
 
 enum class Type : uint8_t {

@@ -1,4 +1,4 @@
-#include "backend/cpu/quant.h"
+#include "quant/quant.h"
 
 #include <doctest/doctest.h>
 
@@ -8,8 +8,9 @@
 #include <limits>
 #include <vector>
 
-#include "backend/cpu/quant/grids.h"
 #include "io/safetensors.h"
+#include "quant/codes.h"
+#include "quant/grids.h"
 #include "support/gpus.h"
 
 using namespace weft;
@@ -77,19 +78,21 @@ TEST_SUITE("base: quant") {
   }
 
   TEST_CASE("grids hold every point of gguf-py's") {
-    const auto check = [](std::string_view type, const auto& grid) {
-      CAPTURE(type);
-      const std::vector<int8_t> expected = load<int8_t>(type, "grid");
+    const auto check = [](Type type, const auto& grid) {
+      CAPTURE(traits(type).name);
+      const std::vector<int8_t> expected = load<int8_t>(traits(type).name, "grid");
       std::vector<int8_t> got;
-      for (const auto& point : grid) got.insert(got.end(), point.begin(), point.end());
+      for (const auto& point : grid)
+        for (const uint8_t digit : point)  // iq1: -1 0 1, which the table has times 8 and moved up by 1
+          got.push_back(static_cast<int8_t>(type == Type::iq1_s ? digit - 1 : coding(type).table[digit]));
       CHECK(got == expected);
     };
-    check("iq2_xxs", kGridIq2Xxs);
-    check("iq2_xs", kGridIq2Xs);
-    check("iq2_s", kGridIq2S);
-    check("iq3_xxs", kGridIq3Xxs);
-    check("iq3_s", kGridIq3S);
-    check("iq1_s", kGridIq1);
+    check(Type::iq2_xxs, kGridIq2Xxs);
+    check(Type::iq2_xs, kGridIq2Xs);
+    check(Type::iq2_s, kGridIq2S);
+    check(Type::iq3_xxs, kGridIq3Xxs);
+    check(Type::iq3_s, kGridIq3S);
+    check(Type::iq1_s, kGridIq1);
   }
 
   TEST_CASE("rows are whole numbers of blocks") {
