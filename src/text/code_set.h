@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/unicode.h"
+
+namespace weft {
+
+/// A set of characters: ranges in ascending order that do not touch, and a bitmap for ASCII.
+class CodeSet {
+ public:
+  CodeSet() = default;
+  static CodeSet range(char32_t first, char32_t last);
+  static CodeSet of_categories(unicode::Categories categories);
+  static CodeSet spaces();  ///< \s
+  static CodeSet words();   ///< \w
+  /// A category, a script or a POSIX class by its name in \p{...} or [:...:]; false when there is none.
+  static bool named(std::string_view name, CodeSet& result);
+
+  CodeSet operator|(const CodeSet& other) const;
+  CodeSet operator&(const CodeSet& other) const;
+  CodeSet operator~() const;
+  CodeSet any_case() const;  ///< with the other case of every letter
+
+  bool contains(char32_t code) const {
+    return code < 128 ? ascii_[code / 64] >> code % 64 & 1 : contains_beyond_ascii(code);
+  }
+  bool operator==(const CodeSet&) const = default;
+
+ private:
+  using Range = std::pair<char32_t, char32_t>;
+  explicit CodeSet(std::vector<Range> ranges);
+  bool contains_beyond_ascii(char32_t code) const;
+
+  std::vector<Range> ranges_;
+  std::array<uint64_t, 2> ascii_ = {};
+};
+
+}  // namespace weft
