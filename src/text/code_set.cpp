@@ -64,10 +64,9 @@ CodeSet CodeSet::spaces() {
 
 CodeSet CodeSet::words() {
   // Circled and squared letters are symbols by category, and letters to \w.
-  const auto more = unicode::categories_named("Nd").value() | unicode::categories_named("Nl").value() |
-                    unicode::categories_named("Pc").value();
-  return of_categories(unicode::kLetter | unicode::kMark | more) | range(0x24B6, 0x24E9) |
-         range(0x1F130, 0x1F149) | range(0x1F150, 0x1F169) | range(0x1F170, 0x1F189);
+  return of_categories(unicode::kLetter | unicode::kMark | unicode::kDigit | unicode::kLetterNumber |
+                       unicode::kConnector) |
+         range(0x24B6, 0x24E9) | range(0x1F130, 0x1F149) | range(0x1F150, 0x1F169) | range(0x1F170, 0x1F189);
 }
 
 bool CodeSet::named(std::string_view name, CodeSet& result) {
@@ -86,26 +85,25 @@ bool CodeSet::named(std::string_view name, CodeSet& result) {
     unicode::Categories categories;
   };
   using namespace unicode;
-  const auto one = [](std::string_view category) { return categories_named(category).value(); };
   const Named kinds[] = {{"letter", kLetter},
-                         {"l&", one("Lu") | one("Ll") | one("Lt")},
-                         {"lc", one("Lu") | one("Ll") | one("Lt")},
+                         {"l&", kCapitalLetter | kSmallLetter | kTitleLetter},
+                         {"lc", kCapitalLetter | kSmallLetter | kTitleLetter},
                          {"mark", kMark},
                          {"number", kNumber},
                          {"punctuation", kPunctuation},
                          {"symbol", kSymbol},
                          {"separator", kSeparator},
                          {"other", kOther},
-                         {"alpha", kLetter | kMark | one("Nl")},
-                         {"alphabetic", kLetter | one("Nl")},
-                         {"alnum", kLetter | kMark | one("Nl") | one("Nd")},
-                         {"digit", one("Nd")},
-                         {"upper", one("Lu")},
-                         {"uppercase", one("Lu")},
-                         {"lower", one("Ll")},
-                         {"lowercase", one("Ll")},
+                         {"alpha", kLetter | kMark | kLetterNumber},
+                         {"alphabetic", kLetter | kLetterNumber},
+                         {"alnum", kLetter | kMark | kLetterNumber | kDigit},
+                         {"digit", kDigit},
+                         {"upper", kCapitalLetter},
+                         {"uppercase", kCapitalLetter},
+                         {"lower", kSmallLetter},
+                         {"lowercase", kSmallLetter},
                          {"punct", kPunctuation | kSymbol},
-                         {"cntrl", one("Cc")}};
+                         {"cntrl", kControl}};
   if (const auto found = std::ranges::find(kinds, std::string_view(key), &Named::name);
       found != std::end(kinds)) {
     result = of_categories(found->categories);
@@ -120,7 +118,7 @@ bool CodeSet::named(std::string_view name, CodeSet& result) {
   } else if (key == "ascii") {
     result = range(0, 127);
   } else if (key == "blank") {
-    result = range('\t', '\t') | of_categories(one("Zs"));
+    result = range('\t', '\t') | of_categories(kSpaceSeparator);
   } else if (key == "xdigit") {
     result = range('0', '9') | range('a', 'f') | range('A', 'F');
   } else {

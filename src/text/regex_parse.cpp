@@ -160,12 +160,14 @@ class Parser {
       if (stacked == kMaxDepth) wrong("nested too deeply");
       int min = 0, max = Node::kNoLimit;
       bool interval = false;
-      if (take("?"))
+      if (take("?")) {
         max = 1;
-      else if (take("+"))
+      } else if (take("+")) {
         min = 1;
-      else if (!take("*") && !(interval = take_interval(min, max)))
-        return node;
+      } else if (!take("*")) {
+        interval = take_interval(min, max);
+        if (!interval) return node;
+      }
       Node repeat{.kind = Node::Kind::repeat, .min = min, .max = max};
       repeat.lazy = take("?");
       const bool possessive =
@@ -264,7 +266,7 @@ class Parser {
   bool class_escape(CodeSet& set) {
     const size_t begin = pos_;
     const char32_t kind = next();
-    const auto digits = [] { return CodeSet::of_categories(unicode::categories_named("Nd").value()); };
+    const auto digits = [] { return CodeSet::of_categories(unicode::kDigit); };
     const auto hex = [] {
       return CodeSet::range('0', '9') | CodeSet::range('a', 'f') | CodeSet::range('A', 'F');
     };

@@ -16,7 +16,10 @@ std::optional<Categories> categories_named(std::string_view name);
 
 constexpr Categories kOther = 0x1F, kLetter = 0x1F << 5, kMark = 7 << 10, kNumber = 7 << 13,
                      kPunctuation = 0x7F << 16, kSymbol = 0xF << 23, kSeparator = 7 << 27;
-constexpr Categories kUnassigned = 1 << 0, kNonspacingMark = 1 << 12;
+// Cn, Cc, Ll, Lt, Lu, Mn, Nd, Nl, Pc, Zs
+constexpr Categories kUnassigned = 1 << 0, kControl = 1 << 1, kSmallLetter = 1 << 5, kTitleLetter = 1 << 8,
+                     kCapitalLetter = 1 << 9, kNonspacingMark = 1 << 12, kDigit = 1 << 13,
+                     kLetterNumber = 1 << 14, kConnector = 1 << 16, kSpaceSeparator = 1 << 29;
 
 /// The bit of the one category that a character has.
 Categories category(char32_t code);
