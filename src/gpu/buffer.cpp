@@ -28,10 +28,10 @@ const std::string& Buffer::label() const {
 }
 
 Buffer::State::~State() {
-  if (!device) return;  // creation failed
+  if (!device || fate == Fate::kept) return;  // creation failed, or a table
   Device::State& d = *device;
   d.counters.bytes_active -= memory.capacity;
-  if (pooled && !d.lost() &&
+  if (fate == Fate::pooled && !d.lost() &&
       d.counters.bytes_cached + memory.capacity <= std::max(kMinPoolCache, d.counters.bytes_peak)) {
     d.pool.emplace(memory.capacity, memory);
     d.counters.bytes_cached += memory.capacity;
@@ -132,7 +132,7 @@ Buffer Device::upload(uint64_t bytes, std::string_view label,
   auto buffer = std::make_shared<Buffer::State>();
   buffer->size = bytes;
   buffer->label = label;
-  buffer->pooled = false;  // weights live long and have sizes of their own
+  buffer->fate = Buffer::State::Fate::destroyed;  // weights live long and have sizes of their own
   buffer->memory =
       d.create_memory(std::max<uint64_t>(round_up(bytes, 4), 4), kStorageUsage, buffer->label, true);
   buffer->device = state_;
@@ -141,6 +141,25 @@ Buffer Device::upload(uint64_t bytes, std::string_view label,
   fill(std::span(buffer->memory.mapped, bytes));
   d.api().BufferUnmap(buffer->memory.handle);
   buffer->memory.mapped = nullptr;
+  return Buffer(std::move(buffer));
+}
+
+Buffer Device::table(const std::string& name, std::span<const std::byte> bytes) {
+  State& d = *state_;
+  const auto [known, is_new] = d.tables.try_emplace(name);
+  auto buffer = std::make_shared<Buffer::State>();
+  buffer->fate = Buffer::State::Fate::kept;
+  buffer->size = bytes.size();
+  buffer->label = name;
+  try {
+    if (is_new) known->second = d.create_memory(round_up(bytes.size(), 4), kStorageUsage, name, false);
+  } catch (...) {
+    d.tables.erase(known);
+    throw;
+  }
+  buffer->memory = known->second;
+  buffer->device = state_;
+  if (is_new) write(Buffer(buffer), 0, bytes);
   return Buffer(std::move(buffer));
 }
 

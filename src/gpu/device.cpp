@@ -119,6 +119,7 @@ Device::State::~State() {
   }
   for (auto& [capacity, memory] : pool) destroy_memory(memory);
   for (Memory& memory : staging) destroy_memory(memory);
+  for (auto& [table, memory] : tables) destroy_memory(memory);
   for (auto& [key, kernel] : kernels) f.ComputePipelineRelease(kernel->pipeline);
   for (auto& [key, layout] : layouts) {
     f.PipelineLayoutRelease(layout.pipeline);

@@ -55,6 +55,10 @@ class Device {
   Buffer upload(uint64_t bytes, std::string_view label,
                 const std::function<void(std::span<std::byte>)>& fill);
 
+  /// Read-only bytes that the device keeps until its end, for tables of kernels. The first call of a name
+  /// fills them.
+  Buffer table(const std::string& name, std::span<const std::byte> bytes);
+
   /// Ordered with submits: work submitted earlier sees the old bytes, later work the new ones.
   void write(const Buffer& buffer, uint64_t offset, std::span<const std::byte> bytes);
 

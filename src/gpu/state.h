@@ -38,7 +38,7 @@ struct Buffer::State {
   std::shared_ptr<Device::State> device;
   Memory memory;
   uint64_t size = 0;
-  bool pooled = true;
+  enum class Fate { pooled, destroyed, kept } fate = Fate::pooled;  ///< of the memory when the handle goes
   std::string label;
   ~State();
 };
@@ -97,6 +97,7 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   BindKey bind_key;                                                 // scratch of bind_group()
   std::multimap<uint64_t, Memory> pool;                             // by capacity
   std::vector<Memory> staging;                                      // free readback buffers
+  std::unordered_map<std::string, Memory> tables;                   // by name
   uint64_t next_id = 1;
   bool hung = false;  ///< the driver stopped answering
 

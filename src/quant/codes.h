@@ -22,6 +22,9 @@ enum class Scales : uint8_t {
   bytes,    ///< factor: f32 d; part of 16: a signed byte
   parts,    ///< no factor; part of 16: f16 scale
 };
+constexpr bool has_minimum(Scales scales) {
+  return scales == Scales::halves || scales == Scales::sixes || scales == Scales::nibbles;
+}
 constexpr uint32_t group_elements(Scales scales) {
   return scales >= Scales::nibbles ? 16 : 32;
 }

@@ -92,7 +92,7 @@ void put_values(const Coding& coding, const uint8_t* __restrict codes, ScaleMin 
     for (uint32_t i = 0; i < count; ++i) out[i] = s.scale * static_cast<float>(coding.table[codes[i]]);
   } else if (coding.bits == 8) {
     for (uint32_t i = 0; i < count; ++i) out[i] = s.scale * static_cast<float>(static_cast<int8_t>(codes[i]));
-  } else if (coding.offset != 0) {
+  } else if (!has_minimum(coding.scales)) {
     for (uint32_t i = 0; i < count; ++i) out[i] = s.scale * static_cast<float>(codes[i] - coding.offset);
   } else {
     for (uint32_t i = 0; i < count; ++i) out[i] = s.scale * static_cast<float>(codes[i]) + s.min;

@@ -4,50 +4,25 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <limits>
 #include <vector>
 
-#include "io/safetensors.h"
 #include "quant/codes.h"
 #include "quant/grids.h"
 #include "support/gpus.h"
+#include "support/quant_data.h"
 
 using namespace weft;
 using namespace weft::quant;
 
-namespace {
-
-/// Made by make_golden.py beside it, from gguf-py: another implementation than ours.
-const Safetensors& golden() {
-  static const Safetensors file = Safetensors::open(WEFT_SOURCE_DIR "/tests/data/quant/golden.safetensors");
-  return file;
-}
-
-template <typename T>
-std::vector<T> load(std::string_view type, std::string_view what) {
-  const HostTensor tensor = golden().load(std::string(type) + "." + std::string(what));
-  std::vector<T> values(tensor.bytes.size() / sizeof(T));
-  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-  return values;
-}
-
-std::vector<Type> all_types() {
-  std::vector<Type> types;
-  for (int i = 0; i < kTypes; ++i) types.push_back(static_cast<Type>(i));
-  return types;
-}
-
-}  // namespace
-
 TEST_SUITE("base: quant") {
   TEST_CASE("names, numbers and sizes are ggml's") {
-    for (const Type type : all_types()) {
+    for (const Type type : test::all_quant_types()) {
       const Traits& t = traits(type);
       CAPTURE(t.name);
-      CHECK(load<int32_t>(t.name, "traits") == std::vector<int32_t>{t.ggml_id,
-                                                                    static_cast<int32_t>(t.block_elements),
-                                                                    static_cast<int32_t>(t.block_bytes)});
+      CHECK(test::golden_values<int32_t>(type, "traits") ==
+            std::vector<int32_t>{t.ggml_id, static_cast<int32_t>(t.block_elements),
+                                 static_cast<int32_t>(t.block_bytes)});
       CHECK(type_from_name(t.name) == type);
       CHECK(type_from_ggml(t.ggml_id) == type);
     }
@@ -55,11 +30,11 @@ TEST_SUITE("base: quant") {
   }
 
   TEST_CASE("every type gives the bits that gguf-py gives") {
-    for (const Type type : all_types()) {
+    for (const Type type : test::all_quant_types()) {
       const Traits& t = traits(type);
       CAPTURE(t.name);
-      const std::vector<std::byte> blocks = load<std::byte>(t.name, "blocks");
-      const std::vector<uint32_t> expected = load<uint32_t>(t.name, "values");
+      const std::vector<std::byte> blocks = test::golden_values<std::byte>(type, "blocks");
+      const std::vector<uint32_t> expected = test::golden_values<uint32_t>(type, "values");
       REQUIRE(expected.size() >= 64);
       REQUIRE(row_bytes(type, expected.size()) == blocks.size());
 
@@ -80,7 +55,7 @@ TEST_SUITE("base: quant") {
   TEST_CASE("grids hold every point of gguf-py's") {
     const auto check = [](Type type, const auto& grid) {
       CAPTURE(traits(type).name);
-      const std::vector<int8_t> expected = load<int8_t>(traits(type).name, "grid");
+      const std::vector<int8_t> expected = test::golden_values<int8_t>(type, "grid");
       std::vector<int8_t> got;
       for (const auto& point : grid)
         for (const uint8_t digit : point)  // iq1: -1 0 1, which the table has times 8 and moved up by 1

@@ -3,7 +3,6 @@
 #include "backend/webgpu/builder.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
-#include "quant/quant.h"
 
 namespace weft::embedded {
 std::string_view webgpu_kernels(std::string_view file);
@@ -116,26 +115,6 @@ void matmul(Context& context, const Step& step) {
       out.layout};
   by_tile(context, p, a, b, sums);
   convert_all(context, sums, out.dtype, buffer_of(out));
-}
-
-/// On the CPU for now: the blocks come down, the values go up.
-void dequantize(Context& context, const Step& step) {
-  Operand w = step.inputs[0];
-  const int64_t bytes = element_count(w.layout.shape), elements = element_count(step.outputs[0].layout.shape);
-  if (bytes == 0) return;
-  if (!w.layout.is_contiguous()) {
-    const Operand packed{std::make_shared<WebgpuStorage>(context.scratch((bytes + 3) / 4, "blocks")), w.dtype,
-                         Layout::contiguous(w.layout.shape)};
-    copy(context, {.kernel = "copy", .inputs = {w}, .outputs = {packed}});
-    w = packed;
-  }
-  context.flush();
-  std::vector<std::byte> blocks(static_cast<size_t>(bytes));
-  context.device.read(buffer_of(w), 0, blocks);
-  std::vector<float> values(static_cast<size_t>(elements));
-  quant::dequantize(quant::type_from_name(step.attrs->text("type")), blocks.data(), values.data(),
-                    values.size());
-  context.device.write(buffer_of(step.outputs[0]), 0, std::as_bytes(std::span(values)));
 }
 
 }  // namespace weft::webgpu
