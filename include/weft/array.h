@@ -21,7 +21,23 @@ class Array {
   Array() = default;  ///< no array: an input that is left out
 
   static Array from_host(const HostTensor& values, const Device& device = {});
-  static Array from_vector(const std::vector<float>& values, const Shape& shape, const Device& device = {});
+  /// Row-major values of the dtype that belongs to T.
+  template <Element T>
+  static Array from_span(std::span<const T> values, const Shape& shape, const Device& device = {}) {
+    return from_bytes(dtype_of<T>(), std::as_bytes(values), shape, device);
+  }
+  template <Element T>
+  static Array from_vector(const std::vector<T>& values, const Shape& shape, const Device& device = {}) {
+    if constexpr (std::is_same_v<T, bool>) {  // whose vector is not made of bools
+      const std::vector<uint8_t> bytes(values.begin(), values.end());
+      return from_bytes(DType::boolean, std::as_bytes(std::span(bytes)), shape, device);
+    } else {
+      return from_span(std::span(values), shape, device);
+    }
+  }
+  static Array from_vector(const std::vector<float>& values, const Shape& shape, const Device& device = {}) {
+    return from_span(std::span(values), shape, device);
+  }
 
   const Shape& shape() const;
   int64_t shape(int64_t dim) const;  ///< negative from the end
@@ -30,9 +46,12 @@ class Array {
   DType dtype() const;
   const Device& device() const;
 
-  HostTensor to_host() const;            ///< evaluates
-  std::vector<float> to_vector() const;  ///< evaluates; floats only
-  float item() const;                    ///< the value of an array of one element
+  HostTensor to_host() const;  ///< evaluates
+  /// Evaluates. T has to hold every value of the dtype: float holds f16 and u8, but not i32.
+  template <Element T = float>
+  std::vector<T> to_vector() const;
+  template <Element T = float>
+  T item() const;  ///< the value of an array of one element
 
   explicit operator bool() const { return node_ != nullptr; }
 
@@ -42,6 +61,9 @@ class Array {
   size_t output() const { return output_; }
 
  private:
+  static Array from_bytes(DType dtype, std::span<const std::byte> bytes, const Shape& shape,
+                          const Device& device);
+
   std::shared_ptr<Node> node_;
   size_t output_ = 0;
 };

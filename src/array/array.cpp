@@ -1,10 +1,9 @@
 #include "weft/array.h"
 
 #include <atomic>
-#include <cstring>
+#include <limits>
 
-#include "array/half.h"
-#include "array/host_tensor.h"
+#include "array/element.h"
 #include "array/node.h"
 #include "backend/backend.h"
 #include "base/error.h"
@@ -18,6 +17,23 @@ Array leaf(Value value, const Device& device) {
   auto node = std::make_shared<Node>(nullptr, Attrs{}, std::vector<Array>{}, device);
   node->outputs.push_back(std::move(value));
   return {std::move(node), 0};
+}
+
+/// Bits of the largest whole number up to which all are values of T.
+template <Element T>
+constexpr int digits_of() {
+  if (std::is_same_v<T, Float16>) return 11;
+  if (std::is_same_v<T, BFloat16>) return 8;
+  return std::numeric_limits<T>::digits;
+}
+
+/// Whether every value of From is one of To.
+template <Element To, Element From>
+constexpr bool holds() {
+  if (std::is_same_v<To, From>) return true;
+  if (std::is_same_v<To, bool>) return false;
+  if (!std::is_integral_v<From>) return std::is_same_v<To, float>;
+  return digits_of<To>() >= digits_of<From>() && (std::is_unsigned_v<From> || !std::is_unsigned_v<To>);
 }
 
 }  // namespace
@@ -43,20 +59,19 @@ Node::~Node() {
   }
 }
 
-Array Array::from_host(const HostTensor& values, const Device& device) {
-  const uint64_t bytes = static_cast<uint64_t>(element_count(values.shape)) * size_of(values.dtype);
-  if (values.bytes.size() != bytes)
-    fail(ErrorKind::invalid, "[array] {} bytes were given for {} elements of {}", values.bytes.size(),
-         element_count(values.shape), name_of(values.dtype));
-  const StoragePtr storage = device.backend().alloc(std::max<uint64_t>(bytes, 1), "array");
-  if (bytes) device.backend().write(storage, 0, values.bytes);
-  return leaf({values.shape, values.dtype, storage, Layout::contiguous(values.shape)}, device);
+Array Array::from_bytes(DType dtype, std::span<const std::byte> bytes, const Shape& shape,
+                        const Device& device) {
+  const int64_t count = element_count(shape);
+  if (bytes.size() != static_cast<uint64_t>(count) * size_of(dtype))
+    fail(ErrorKind::invalid, "[array] {} bytes were given for {} elements of {}", bytes.size(), count,
+         name_of(dtype));
+  const StoragePtr storage = device.backend().alloc(std::max<uint64_t>(bytes.size(), 1), "array");
+  if (!bytes.empty()) device.backend().write(storage, 0, bytes);
+  return leaf({shape, dtype, storage, Layout::contiguous(shape)}, device);
 }
 
-Array Array::from_vector(const std::vector<float>& values, const Shape& shape, const Device& device) {
-  HostTensor host{DType::f32, shape, std::vector<std::byte>(values.size() * sizeof(float))};
-  if (!values.empty()) std::memcpy(host.bytes.data(), values.data(), host.bytes.size());
-  return from_host(host, device);
+Array Array::from_host(const HostTensor& values, const Device& device) {
+  return from_bytes(values.dtype, values.bytes, values.shape, device);
 }
 
 const Shape& Array::shape() const {
@@ -72,28 +87,45 @@ const Device& Array::device() const {
   return node_->device;
 }
 
-float Array::item() const {
-  if (size() != 1)
-    fail(ErrorKind::invalid, "[item] an array of shape {} has no single value", to_string(shape()));
-  return to_vector()[0];
-}
-
-std::vector<float> Array::to_vector() const {
+template <Element T>
+std::vector<T> Array::to_vector() const {
   const HostTensor host = to_host();
-  std::vector<float> values(static_cast<size_t>(size()));
-  if (values.empty()) return values;
-  if (host.dtype == DType::f32) {
-    std::memcpy(values.data(), host.bytes.data(), host.bytes.size());
-  } else if (host.dtype == DType::f16 || host.dtype == DType::bf16) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      uint16_t bits;
-      std::memcpy(&bits, host.bytes.data() + 2 * i, 2);
-      values[i] = host.dtype == DType::f16 ? half_to_float(bits) : bfloat_to_float(bits);
-    }
-  } else {
-    fail(ErrorKind::invalid, "[to_vector] the array holds {}, not floats", name_of(host.dtype));
-  }
+  std::vector<T> values(static_cast<size_t>(size()));
+  with_element_type(host.dtype, [&]<typename From>(From) {
+    if constexpr (holds<T, From>())
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<T>(read_element<From>(host.bytes.data(), i));
+    else
+      fail(ErrorKind::invalid, "[to_vector] {} does not hold every value of {}; convert with to_dtype",
+           name_of(dtype_of<T>()), name_of(host.dtype));
+  });
   return values;
 }
+
+template <Element T>
+T Array::item() const {
+  if (size() != 1)
+    fail(ErrorKind::invalid, "[item] an array of shape {} has no single value", to_string(shape()));
+  return to_vector<T>()[0];
+}
+
+template std::vector<float> Array::to_vector() const;
+template std::vector<Float16> Array::to_vector() const;
+template std::vector<BFloat16> Array::to_vector() const;
+template std::vector<int32_t> Array::to_vector() const;
+template std::vector<uint32_t> Array::to_vector() const;
+template std::vector<int64_t> Array::to_vector() const;
+template std::vector<uint8_t> Array::to_vector() const;
+template std::vector<int8_t> Array::to_vector() const;
+template std::vector<bool> Array::to_vector() const;
+template float Array::item() const;
+template Float16 Array::item() const;
+template BFloat16 Array::item() const;
+template int32_t Array::item() const;
+template uint32_t Array::item() const;
+template int64_t Array::item() const;
+template uint8_t Array::item() const;
+template int8_t Array::item() const;
+template bool Array::item() const;
 
 }  // namespace weft

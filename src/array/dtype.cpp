@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "array/half.h"
 #include "base/error.h"
 
 namespace weft {
@@ -35,6 +36,15 @@ DType dtype_from_name(std::string_view name) {
     if (kRows[i].name == name) return static_cast<DType>(i);
   fail(ErrorKind::invalid, "[dtype] '{}' is not known; use f32, f16, bf16, i32, u32, i64, u8, i8 or bool",
        name);
+}
+
+Float16::Float16(float value) : bits(float_to_half(value)) {}
+Float16::operator float() const {
+  return half_to_float(bits);
+}
+BFloat16::BFloat16(float value) : bits(float_to_bfloat(value)) {}
+BFloat16::operator float() const {
+  return bfloat_to_float(bits);
 }
 
 }  // namespace weft

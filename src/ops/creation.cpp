@@ -1,60 +1,19 @@
 // Arrays made from nothing but attributes.
 #include <cmath>
-#include <cstring>
 
-#include "array/half.h"
-#include "array/host_tensor.h"
+#include "array/element.h"
 #include "base/error.h"
 #include "ops/shorthand.h"
 
 namespace weft {
 namespace {
 
-template <typename T, typename F>
-void fill(std::vector<std::byte>& bytes, int64_t count, F value) {
-  bytes.resize(static_cast<size_t>(count) * sizeof(T));
-  for (int64_t i = 0; i < count; ++i) {
-    const T element = static_cast<T>(value(i));
-    std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof(T), &element, sizeof(T));
-  }
-}
-
 /// An array of value(0), value(1) ..., computed in double on the host and rounded once.
 template <typename F>
 Array from_values(DType dtype, const Shape& shape, const Device& device, F value) {
-  HostTensor host{.dtype = dtype, .shape = shape, .bytes = {}};
-  const int64_t count = element_count(shape);
-  const auto single = [&](int64_t i) { return static_cast<float>(value(i)); };
-  const auto whole = [&](int64_t i) { return static_cast<int64_t>(value(i)); };
-  switch (dtype) {
-    case DType::f32:
-      fill<float>(host.bytes, count, single);
-      break;
-    case DType::f16:
-      fill<uint16_t>(host.bytes, count, [&](int64_t i) { return float_to_half(single(i)); });
-      break;
-    case DType::bf16:
-      fill<uint16_t>(host.bytes, count, [&](int64_t i) { return float_to_bfloat(single(i)); });
-      break;
-    case DType::i32:
-      fill<int32_t>(host.bytes, count, whole);
-      break;
-    case DType::u32:
-      fill<uint32_t>(host.bytes, count, whole);
-      break;
-    case DType::i64:
-      fill<int64_t>(host.bytes, count, whole);
-      break;
-    case DType::u8:
-      fill<uint8_t>(host.bytes, count, whole);
-      break;
-    case DType::i8:
-      fill<int8_t>(host.bytes, count, whole);
-      break;
-    case DType::boolean:
-      fill<uint8_t>(host.bytes, count, [&](int64_t i) { return value(i) != 0; });
-      break;
-  }
+  const auto count = static_cast<size_t>(element_count(shape));
+  HostTensor host{dtype, shape, std::vector<std::byte>(count * size_of(dtype))};
+  for (size_t i = 0; i < count; ++i) set_number(dtype, host.bytes.data(), i, value(static_cast<int64_t>(i)));
   return Array::from_host(host, device);
 }
 

@@ -101,6 +101,7 @@ std::vector<Op> nn_ops();
 std::vector<Op> attention_ops();
 std::vector<Op> conv_ops();
 std::vector<Op> loss_ops();
+std::vector<Op> random_ops();
 
 /// Sums a gradient over the dims that broadcasting added, back to `shape`.
 Array unbroadcast(const Array& grad, const Shape& shape);

@@ -3,12 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "array/half.h"
+#include "array/element.h"
 #include "backend/cpu/primitives.h"
 
 /// Tensors for the tests of the primitive kernels, as a slow reference sees them: a value per index.
@@ -20,52 +19,10 @@ inline const std::vector<DType> kAllTypes = {DType::f32, DType::f16, DType::bf16
                                              DType::i64, DType::u8,  DType::i8,   DType::boolean};
 
 inline Number read(DType dtype, const std::byte* data, int64_t i) {
-  const auto as = [&]<typename T>(T value) {
-    std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    return value;
-  };
-  switch (dtype) {
-    case DType::f32:
-      return as(float{});
-    case DType::f16:
-      return half_to_float(as(uint16_t{}));
-    case DType::bf16:
-      return bfloat_to_float(as(uint16_t{}));
-    case DType::i32:
-      return as(int32_t{});
-    case DType::u32:
-      return as(uint32_t{});
-    case DType::i64:
-      return static_cast<Number>(as(int64_t{}));
-    case DType::i8:
-      return as(int8_t{});
-    default:
-      return as(uint8_t{});
-  }
+  return number_at<Number>(dtype, data, static_cast<size_t>(i));
 }
-
 inline void write(DType dtype, std::byte* data, int64_t i, Number value) {
-  const auto as = [&]<typename T>(T v) {
-    std::memcpy(data + i * static_cast<int64_t>(sizeof(T)), &v, sizeof(T));
-  };
-  const auto whole = is_float(dtype) ? 0 : static_cast<int64_t>(value);
-  switch (dtype) {
-    case DType::f32:
-      return as(static_cast<float>(value));
-    case DType::f16:
-      return as(float_to_half(static_cast<float>(value)));
-    case DType::bf16:
-      return as(float_to_bfloat(static_cast<float>(value)));
-    case DType::i32:
-    case DType::u32:
-      return as(static_cast<uint32_t>(whole));
-    case DType::i64:
-      return as(whole);
-    case DType::boolean:
-      return as(static_cast<uint8_t>(value != 0));
-    default:
-      return as(static_cast<uint8_t>(whole));
-  }
+  set_number(dtype, data, static_cast<size_t>(i), value);
 }
 
 /// What storing in `dtype` makes of a value: integers wrap, floats round once.

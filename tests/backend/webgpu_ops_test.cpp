@@ -2,13 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
 
-#include "array/half.h"
-#include "array/host_tensor.h"
+#include "array/element.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "ops/shorthand.h"
 #include "support/gpus.h"
@@ -21,32 +19,6 @@ using Make = std::function<std::vector<Array>(const Device&)>;
 
 constexpr DType kDTypes[] = {DType::f32, DType::f16, DType::bf16, DType::i32,
                              DType::u32, DType::u8,  DType::i8,   DType::boolean};
-
-double value_at(const HostTensor& t, size_t i) {
-  const std::byte* data = t.bytes.data() + i * size_of(t.dtype);
-  const auto as = [&]<typename T>(T value) {
-    std::memcpy(&value, data, sizeof value);
-    return value;
-  };
-  switch (t.dtype) {
-    case DType::f32:
-      return as(float{});
-    case DType::f16:
-      return half_to_float(as(uint16_t{}));
-    case DType::bf16:
-      return bfloat_to_float(as(uint16_t{}));
-    case DType::i32:
-      return as(int32_t{});
-    case DType::u32:
-      return as(uint32_t{});
-    case DType::i64:
-      return static_cast<double>(as(int64_t{}));
-    case DType::i8:
-      return as(int8_t{});
-    default:
-      return as(uint8_t{});
-  }
-}
 
 /// Small whole numbers and quarters, exact in every dtype; the same for the same seed.
 Array numbers(const Device& device, const Shape& shape, DType dtype = DType::f32, unsigned seed = 1) {
@@ -67,15 +39,15 @@ void check_same(const HostTensor& got, const HostTensor& want, double tolerance)
   REQUIRE(got.shape == want.shape);
   size_t wrong = 0, first = 0;
   for (size_t i = 0; i < static_cast<size_t>(element_count(want.shape)); ++i) {
-    const double a = value_at(got, i), b = value_at(want, i);
+    const double a = number_at(got, i), b = number_at(want, i);
     const bool same =
         std::isnan(b) ? std::isnan(a) : a == b || std::abs(a - b) <= tolerance * (1 + std::abs(b));
     if (!same && wrong++ == 0) first = i;
   }
   if (wrong == 0) return;
   CAPTURE(first);
-  CAPTURE(value_at(got, first));
-  CAPTURE(value_at(want, first));
+  CAPTURE(number_at(got, first));
+  CAPTURE(number_at(want, first));
   FAIL_CHECK(wrong, " of ", element_count(want.shape), " elements differ");
 }
 

@@ -13,6 +13,7 @@
 #include "support/gpus.h"
 #include "weft/error.h"
 #include "weft/grad.h"
+#include "weft/random.h"
 
 using namespace weft;
 
@@ -169,6 +170,7 @@ std::vector<Case> make_cases() {
   cases.push_back({"index_add", {{{4, 3}}, ints({1, 1, 3}, {3}), {{3, 3}}}, {{"dim", 0}}});
   cases.push_back({"embedding", {{{4, 3}}, ints({1, 1, 3, 0}, {2, 2})}});
   cases.push_back({"masked_fill", {{{3, 4}}, bools({1, 0, 0, 1}, {4})}, {{"value", -3.0}}});
+  cases.push_back({"dropout", {{{3, 4}}, random_key(1)}, {{"p", 0.4}}});
   cases.push_back({"topk", {{{3, 5}}}, {{"k", 2}}});
   cases.push_back({"topk", {{{5, 3}}}, {{"k", 2}, {"dim", 0}, {"largest", false}}});
   cases.push_back({"sort", {{{3, 5}}}});
@@ -288,6 +290,8 @@ const std::map<std::string, std::string>& without() {
                         "dequantize", "qembedding"});
     add("indices out",
         {"argmax", "argmin", "argsort", "reduce_argmax", "reduce_argmin", "searchsorted", "search_sorted"});
+    add("drawn",
+        {"bernoulli", "categorical", "gumbel", "normal", "permutation", "randint", "random_bits", "uniform"});
     add("no inputs", {"arange", "constant", "eye", "full", "linspace", "sinusoidal_encoding"});
     add("`-` in OPS.md", {"floor_divide", "optim"});
     add("zero on purpose", {"stop_gradient"});
@@ -416,8 +420,9 @@ TEST_SUITE("base: gradients") {
       if (op->kind == OpKind::composed || op->gradient) continue;
       CAPTURE(op->name);
       const bool whole = op->name.starts_with("bitwise_") || op->name.starts_with("shift_");
-      const Array x = op->name == "dequantize"
-                          ? f16_blocks(1, 4)
+      const Array x = op->name == "dequantize" ? f16_blocks(1, 4)
+                      : op->name == "random_bits"
+                          ? random_key(1)
                           : as(Array::from_vector({1, 2, 3, 4}, {4}), whole ? DType::i32 : DType::f32);
       Attrs attrs;
       for (const AttrSpec& attr : op->attrs) {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <random>
 
-#include "array/half.h"
+#include "array/element.h"
 #include "ops/shorthand.h"
 
 namespace weft::test {
@@ -22,26 +22,6 @@ constexpr size_t kMaxRank = 4;
 /// What one more rounding or a library's other way to compute an op may do to a value of magnitude 1.
 double rounding(DType dtype) {
   return dtype == DType::f16 ? 1e-3 : dtype == DType::bf16 ? 8e-3 : 4e-6;
-}
-
-double value_at(const HostTensor& t, size_t i) {
-  const std::byte* data = t.bytes.data() + i * size_of(t.dtype);
-  const auto read = [&]<typename T>(T value) {
-    std::memcpy(&value, data, sizeof value);
-    return value;
-  };
-  switch (t.dtype) {
-    case DType::f32:
-      return static_cast<double>(read(float{}));
-    case DType::f16:
-      return static_cast<double>(half_to_float(read(uint16_t{})));
-    case DType::bf16:
-      return static_cast<double>(bfloat_to_float(read(uint16_t{})));
-    case DType::i32:
-      return read(int32_t{});
-    default:
-      return read(uint8_t{});
-  }
 }
 
 class Generator {
@@ -486,7 +466,7 @@ std::string to_string(const Program& program) {
       text += fmt::format("{}%{}", k ? ", " : "", node.inputs[k]);
     if (node.op.empty())
       for (size_t k = 0; k < std::min<size_t>(8, static_cast<size_t>(arrays[i].size())); ++k)
-        text += fmt::format("{}{}", k ? " " : "", value_at(node.leaf, k));
+        text += fmt::format("{}{}", k ? " " : "", number_at(node.leaf, k));
     for (const auto& [name, value] : node.attrs.values())
       text += fmt::format(" {}={}", name, to_string(value));
     text += ")\n";
@@ -517,7 +497,7 @@ std::string difference(const Program& program, const std::vector<HostTensor>& go
                             : is_float(b.dtype)      ? 1e-4
                                                      : 0;
     for (size_t i = 0; i < static_cast<size_t>(element_count(b.shape)); ++i) {
-      const double x = value_at(a, i), y = value_at(b, i);
+      const double x = number_at(a, i), y = number_at(b, i);
       if (x == y || (!std::isfinite(x) && !std::isfinite(y))) continue;
       if (std::abs(x - y) <= std::max(relative * (1 + std::abs(y)), program.nodes[results[r]].error))
         continue;

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
-#include "array/half.h"
+#include "array/element.h"
 #include "base/error.h"
 
 namespace weft::conform {
@@ -42,16 +41,12 @@ uint64_t allowed(int64_t, double, double) {
   return 0;
 }
 
-/// `value` turns what is stored into a double or an int64, both of which hold it exactly.
-template <typename Stored, typename Value>
-Difference compare_as(const HostTensor& got, const HostTensor& want, double rtol, double atol, Value value) {
-  const auto at = [&](const HostTensor& tensor, size_t i) {
-    Stored stored;
-    std::memcpy(&stored, tensor.bytes.data() + i * sizeof stored, sizeof stored);
-    return value(stored);
-  };
-  using Size = decltype(error_of(value(Stored{}), value(Stored{})));
-  const size_t count = want.bytes.size() / sizeof(Stored);
+/// As Number: double or int64, whichever holds the elements exactly.
+template <typename Number>
+Difference compare_as(const HostTensor& got, const HostTensor& want, double rtol, double atol) {
+  using Size = decltype(error_of(Number{}, Number{}));
+  const auto at = [](const HostTensor& tensor, size_t i) { return number_at<Number>(tensor, i); };
+  const auto count = static_cast<size_t>(element_count(want.shape));
   size_t wrong = 0, worst_at = 0;
   Size worst{};
   for (size_t i = 0; i < count; ++i) {
@@ -92,30 +87,10 @@ Difference compare(const HostTensor& got, const HostTensor& want, double rtol, d
       return {false, fmt::format("{} bytes do not fit shape {} of {}", tensor->bytes.size(),
                                  to_string(want.shape), name_of(want.dtype))};
 
-  const auto as_double = [](float x) { return static_cast<double>(x); };
-  const auto as_int = [](auto x) { return static_cast<int64_t>(x); };
-  const auto from_half = [](uint16_t x) { return static_cast<double>(half_to_float(x)); };
-  const auto from_bfloat = [](uint16_t x) { return static_cast<double>(bfloat_to_float(x)); };
-  switch (want.dtype) {
-    case DType::f32:
-      return compare_as<float>(got, want, rtol, atol, as_double);
-    case DType::f16:
-      return compare_as<uint16_t>(got, want, rtol, atol, from_half);
-    case DType::bf16:
-      return compare_as<uint16_t>(got, want, rtol, atol, from_bfloat);
-    case DType::i32:
-      return compare_as<int32_t>(got, want, rtol, atol, as_int);
-    case DType::u32:
-      return compare_as<uint32_t>(got, want, rtol, atol, as_int);
-    case DType::i64:
-      return compare_as<int64_t>(got, want, rtol, atol, as_int);
-    case DType::i8:
-      return compare_as<int8_t>(got, want, rtol, atol, as_int);
-    case DType::u8:
-    case DType::boolean:
-      return compare_as<uint8_t>(got, want, rtol, atol, as_int);
-  }
-  fail(ErrorKind::invalid, "[conform] dtype {} cannot be compared", static_cast<int>(want.dtype));
+  return with_element_type(want.dtype, [&]<typename T>(T) {
+    using Number = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+    return compare_as<Number>(got, want, rtol, atol);
+  });
 }
 
 }  // namespace weft::conform

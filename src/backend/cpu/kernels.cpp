@@ -53,6 +53,8 @@ const std::unordered_map<std::string_view, Kernel>& table() {
 
       {"matmul_batched", matmul},
       {"dequantize", dequantize},
+
+      {"random_bits", random_bits},
   };
   return kernels;
 }

@@ -37,4 +37,7 @@ KernelFunction pad_constant;  // x -> the output's shape; "lo" per dim (negative
 KernelFunction cat;           // any number of inputs; "dim"
 KernelFunction tril, triu;    // last two dims; "diagonal" (0)
 
+// random.cpp.
+KernelFunction random_bits;  // key u32 [2] -> u32 of the output's shape
+
 }  // namespace weft::cpu

@@ -92,6 +92,7 @@ void scatter(Context& context, const Step& step);
 void search_sorted(Context& context, const Step& step);
 void sort(Context& context, const Step& step);
 void dequantize(Context& context, const Step& step);
+void random_bits(Context& context, const Step& step);
 
 /// to[i] = from element i, converted; both contiguous.
 void convert_all(Context& context, const Operand& from, DType dtype, const gpu::Buffer& to);

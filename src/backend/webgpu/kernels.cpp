@@ -40,6 +40,8 @@ const std::unordered_map<std::string_view, Record>& table() {
       {"index_accumulate", scatter},
       {"search_sorted", search_sorted},
       {"sort_pairs", sort},
+
+      {"random_bits", random_bits},
   };
   return kernels;
 }

@@ -417,3 +417,25 @@ fn weft_pow(a: f32, b: f32) -> f32 {
   if (a < 0.0 && !whole) { return weft_nan(); }
   return weft_copysign(weft_pow_positive(size, b), sign);
 }
+
+// Element i of the random bits of a key: Threefry-2x32, 20 rounds, as src/base/threefry.h.
+fn weft_threefry_group(words: vec2<u32>, rotations: vec4<u32>, inject: vec2<u32>) -> vec2<u32> {
+  var x = words.x;
+  var y = words.y;
+  for (var i = 0u; i < 4u; i++) {
+    x += y;
+    y = ((y << rotations[i]) | (y >> (32u - rotations[i]))) ^ x;
+  }
+  return vec2<u32>(x, y) + inject;
+}
+fn weft_random_word(a: u32, b: u32, i: u32) -> u32 {
+  let c = a ^ b ^ 0x1bd11bdau;
+  let even = vec4<u32>(13u, 15u, 26u, 6u);
+  let odd = vec4<u32>(17u, 29u, 16u, 24u);
+  var words = weft_threefry_group(vec2<u32>(a, i + b), even, vec2<u32>(b, c + 1u));
+  words = weft_threefry_group(words, odd, vec2<u32>(c, a + 2u));
+  words = weft_threefry_group(words, even, vec2<u32>(a, b + 3u));
+  words = weft_threefry_group(words, odd, vec2<u32>(b, c + 4u));
+  words = weft_threefry_group(words, even, vec2<u32>(c, a + 5u));
+  return words.x ^ words.y;
+}
