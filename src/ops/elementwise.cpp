@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "array/math.h"
+#include "backend/cpu/wide.h"
 #include "base/error.h"
 #include "ops/op.h"
 #include "ops/shorthand.h"
@@ -32,6 +34,19 @@ void map2(const void* const* in, void* out, int64_t n, const double*) {
   for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>(f(a[i], b[i]));
 }
 
+/// sin and cos: large angles are rare, and left to the C library.
+template <int32_t quarters, float (*exact)(float)>
+void map_angle(const void* const* in, void* out, int64_t n, const double*) {
+  const auto* x = static_cast<const float*>(in[0]);
+  auto* y = static_cast<float*>(out);
+  bool large = false;
+  for (int64_t i = 0; i < n; ++i) large |= std::fabs(x[i]) > math::kMaxAngle;
+  if (large)
+    for (int64_t i = 0; i < n; ++i) y[i] = exact(x[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) y[i] = math::sin_turned(x[i], quarters);
+}
+
 template <typename T>
 void select3(const void* const* in, void* out, int64_t n, const double*) {
   const auto* condition = static_cast<const int32_t*>(in[0]);
@@ -40,29 +55,58 @@ void select3(const void* const* in, void* out, int64_t n, const double*) {
   for (int64_t i = 0; i < n; ++i) y[i] = condition[i] ? a[i] : b[i];
 }
 
+using Lanes = std::array<LaneFunction, 5>;
+
+/// Lane functions that are null or loops, each in its fastest form.
+template <auto... loops>
+Lanes lanes() {
+  const auto best = []<auto loop>() -> LaneFunction {
+    if constexpr (std::is_null_pointer_v<decltype(loop)>)
+      return nullptr;
+    else
+      return cpu::Wide<loop>::best();
+  };
+  return { best.template operator()<loops>()... };
+}
+
 // Booleans travel as 32-bit 0 and 1.
 template <auto f>
-constexpr std::array<LaneFunction, 5> kFloat1 = {map1<float, float, f>};
+Lanes float1() {
+  return lanes<map1<float, float, f>>();
+}
 template <auto f>
-constexpr std::array<LaneFunction, 5> kNumber1 = {map1<float, float, f>, map1<int32_t, int32_t, f>,
-                                                  map1<uint32_t, uint32_t, f>, map1<int64_t, int64_t, f>};
+Lanes number1() {
+  return lanes<map1<float, float, f>, map1<int32_t, int32_t, f>, map1<uint32_t, uint32_t, f>,
+               map1<int64_t, int64_t, f>>();
+}
 template <auto f>
-constexpr std::array<LaneFunction, 5> kTest1 = {map1<float, int32_t, f>, map1<int32_t, int32_t, f>,
-                                                map1<uint32_t, int32_t, f>, map1<int64_t, int32_t, f>,
-                                                map1<int32_t, int32_t, f>};
+Lanes test1() {
+  return lanes<map1<float, int32_t, f>, map1<int32_t, int32_t, f>, map1<uint32_t, int32_t, f>,
+               map1<int64_t, int32_t, f>, map1<int32_t, int32_t, f>>();
+}
 template <auto f>
-constexpr std::array<LaneFunction, 5> kFloat2 = {map2<float, float, f>};
+Lanes float2() {
+  return lanes<map2<float, float, f>>();
+}
 template <auto f>
-constexpr std::array<LaneFunction, 5> kNumber2 = {map2<float, float, f>, map2<int32_t, int32_t, f>,
-                                                  map2<uint32_t, uint32_t, f>, map2<int64_t, int64_t, f>};
+Lanes number2() {
+  return lanes<map2<float, float, f>, map2<int32_t, int32_t, f>, map2<uint32_t, uint32_t, f>,
+               map2<int64_t, int64_t, f>>();
+}
 template <auto f>
-constexpr std::array<LaneFunction, 5> kTest2 = {map2<float, int32_t, f>, map2<int32_t, int32_t, f>,
-                                                map2<uint32_t, int32_t, f>, map2<int64_t, int32_t, f>,
-                                                map2<int32_t, int32_t, f>};
+Lanes test2() {
+  return lanes<map2<float, int32_t, f>, map2<int32_t, int32_t, f>, map2<uint32_t, int32_t, f>,
+               map2<int64_t, int32_t, f>, map2<int32_t, int32_t, f>>();
+}
 template <auto f>
-constexpr std::array<LaneFunction, 5> kBits2 = {nullptr, map2<int32_t, int32_t, f>,
-                                                map2<uint32_t, uint32_t, f>, map2<int64_t, int64_t, f>,
-                                                map2<int32_t, int32_t, f>};
+Lanes bits2() {
+  return lanes<nullptr, map2<int32_t, int32_t, f>, map2<uint32_t, uint32_t, f>, map2<int64_t, int64_t, f>,
+               map2<int32_t, int32_t, f>>();
+}
+template <auto f>
+Lanes words2() {
+  return lanes<nullptr, map2<int32_t, int32_t, f>, map2<uint32_t, uint32_t, f>>();
+}
 
 // Integers wrap: compute in the unsigned type of the same width.
 template <typename T>
@@ -137,7 +181,6 @@ constexpr auto kIsInf = [](auto x) {
 };
 constexpr auto kShiftLeft = [](auto a, auto b) { return static_cast<uint32_t>(a) << (b & 31); };
 constexpr auto kShiftRight = [](auto a, auto b) { return a >> (b & 31); };
-constexpr auto kSoftplus = [](float x) { return x > 20 ? x : std::log1p(std::exp(x)); };
 constexpr auto kClamp = [](auto x, const double* attrs) {
   using T = decltype(x);
   if constexpr (std::is_floating_point_v<T>) {
@@ -149,10 +192,6 @@ constexpr auto kClamp = [](auto x, const double* attrs) {
     return static_cast<T>(std::min(low, attrs[1]));
   }
 };
-
-float sigmoid(float x) {
-  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
-}
 
 // ---- Shape and dtype rules.
 // ------------------------------------------------------------------------------------
@@ -191,7 +230,6 @@ std::vector<OutputSpec> to_bool(const OpCall& call) {
 // ---- Rows.
 // -----------------------------------------------------------------------------------------------------
 
-using Lanes = std::array<LaneFunction, 5>;
 using Texts = std::array<std::string_view, 5>;
 
 constexpr Texts float_text(std::string_view text) {
@@ -247,83 +285,80 @@ const Gradient kZero = [](const GradCall& c) -> std::vector<Array> { return {zer
 std::vector<Op> float_unary_ops() {
   using A = const Array&;
   return {
-      unary("exp", kFloat1<[](float x) { return std::exp(x); }>, float_text("exp({0})"),
-            times([](A, A y) { return y; })),
-      unary("exp2", kFloat1<[](float x) { return std::exp2(x); }>, float_text("exp2({0})"),
+      unary("exp", float1<math::exp>(), float_text("exp({0})"), times([](A, A y) { return y; })),
+      unary("exp2", float1<math::exp2>(), float_text("exp2({0})"),
             times([](A, A y) { return y * 0.6931471805599453; })),
-      unary("expm1", kFloat1<[](float x) { return std::expm1(x); }>, float_text("weft_expm1({0})"),
+      unary("expm1", float1<math::expm1>(), float_text("weft_expm1({0})"),
             times([](A, A y) { return y + 1.0; })),
-      unary("log", kFloat1<[](float x) { return std::log(x); }>, float_text("weft_log({0})"),
-            times([](A x, A) { return 1.0 / x; })),
-      unary("log2", kFloat1<[](float x) { return std::log2(x); }>,
-            float_text("(weft_log({0}) * 1.4426950408889634)"),
+      unary("log", float1<math::log>(), float_text("weft_log({0})"), times([](A x, A) { return 1.0 / x; })),
+      unary("log2", float1<math::log2>(), float_text("(weft_log({0}) * 1.4426950408889634)"),
             times([](A x, A) { return 1.4426950408889634 / x; })),
-      unary("log1p", kFloat1<[](float x) { return std::log1p(x); }>, float_text("weft_log1p({0})"),
+      unary("log1p", float1<math::log1p>(), float_text("weft_log1p({0})"),
             times([](A x, A) { return 1.0 / (x + 1.0); })),
-      unary("sqrt", kFloat1<[](float x) { return std::sqrt(x); }>, float_text("weft_sqrt({0})"),
+      unary("sqrt", float1<[](float x) { return std::sqrt(x); }>(), float_text("weft_sqrt({0})"),
             times([](A, A y) { return 0.5 / y; })),
-      unary("rsqrt", kFloat1<[](float x) { return 1 / std::sqrt(x); }>, float_text("weft_rsqrt({0})"),
+      unary("rsqrt", float1<[](float x) { return 1 / std::sqrt(x); }>(), float_text("weft_rsqrt({0})"),
             times([](A, A y) { return y * y * y * -0.5; })),
-      unary("reciprocal", kFloat1<[](float x) { return 1 / x; }>, float_text("(1.0 / {0})"),
+      unary("reciprocal", float1<[](float x) { return 1 / x; }>(), float_text("(1.0 / {0})"),
             times([](A, A y) { return -(y * y); })),
-      unary("sin", kFloat1<[](float x) { return std::sin(x); }>, float_text("sin({0})"),
+      unary("sin", lanes<map_angle<0, std::sin>>(), float_text("sin({0})"),
             times([](A x, A) { return call("cos", {x}); })),
-      unary("cos", kFloat1<[](float x) { return std::cos(x); }>, float_text("cos({0})"),
+      unary("cos", lanes<map_angle<1, std::cos>>(), float_text("cos({0})"),
             times([](A x, A) { return -call("sin", {x}); })),
-      unary("tan", kFloat1<[](float x) { return std::tan(x); }>, float_text("tan({0})"),
+      unary("tan", float1<[](float x) { return std::tan(x); }>(), float_text("tan({0})"),
             times([](A, A y) { return y * y + 1.0; })),
-      unary("asin", kFloat1<[](float x) { return std::asin(x); }>, float_text("weft_asin({0})"),
+      unary("asin", float1<[](float x) { return std::asin(x); }>(), float_text("weft_asin({0})"),
             times([](A x, A) { return call("rsqrt", {1.0 - x * x}); })),
-      unary("acos", kFloat1<[](float x) { return std::acos(x); }>,
+      unary("acos", float1<[](float x) { return std::acos(x); }>(),
             float_text("(1.5707963267948966 - weft_asin({0}))"),
             times([](A x, A) { return -call("rsqrt", {1.0 - x * x}); })),
-      unary("atan", kFloat1<[](float x) { return std::atan(x); }>, float_text("atan({0})"),
+      unary("atan", float1<[](float x) { return std::atan(x); }>(), float_text("atan({0})"),
             times([](A x, A) { return 1.0 / (x * x + 1.0); })),
-      unary("sinh", kFloat1<[](float x) { return std::sinh(x); }>, float_text("weft_sinh({0})"),
+      unary("sinh", float1<[](float x) { return std::sinh(x); }>(), float_text("weft_sinh({0})"),
             times([](A x, A) { return call("cosh", {x}); })),
-      unary("cosh", kFloat1<[](float x) { return std::cosh(x); }>, float_text("weft_cosh({0})"),
+      unary("cosh", float1<[](float x) { return std::cosh(x); }>(), float_text("weft_cosh({0})"),
             times([](A x, A) { return call("sinh", {x}); })),
-      unary("asinh", kFloat1<[](float x) { return std::asinh(x); }>, float_text("weft_asinh({0})"),
+      unary("asinh", float1<[](float x) { return std::asinh(x); }>(), float_text("weft_asinh({0})"),
             times([](A x, A) { return call("rsqrt", {x * x + 1.0}); })),
-      unary("acosh", kFloat1<[](float x) { return std::acosh(x); }>, float_text("weft_acosh({0})"),
+      unary("acosh", float1<[](float x) { return std::acosh(x); }>(), float_text("weft_acosh({0})"),
             times([](A x, A) { return call("rsqrt", {x * x - 1.0}); })),
-      unary("atanh", kFloat1<[](float x) { return std::atanh(x); }>, float_text("weft_atanh({0})"),
+      unary("atanh", float1<[](float x) { return std::atanh(x); }>(), float_text("weft_atanh({0})"),
             times([](A x, A) { return 1.0 / (1.0 - x * x); })),
-      unary("tanh", kFloat1<[](float x) { return std::tanh(x); }>, float_text("weft_tanh({0})"),
+      unary("tanh", float1<math::tanh>(), float_text("weft_tanh({0})"),
             times([](A, A y) { return 1.0 - y * y; })),
-      unary("erf", kFloat1<[](float x) { return std::erf(x); }>, float_text("weft_erf({0})"),
+      unary("erf", float1<math::erf>(), float_text("weft_erf({0})"),
             times([](A x, A) { return call("exp", {-(x * x)}) * 1.1283791670955126; })),
-      unary("sigmoid", kFloat1<[](float x) { return sigmoid(x); }>, float_text("weft_sigmoid({0})"),
+      unary("sigmoid", float1<math::sigmoid>(), float_text("weft_sigmoid({0})"),
             times([](A, A y) { return y * (1.0 - y); })),
-      unary("softplus", kFloat1<kSoftplus>, float_text("weft_softplus({0})"),
+      unary("softplus", float1<math::softplus>(), float_text("weft_softplus({0})"),
             times([](A x, A) { return call("sigmoid", {x}); })),
-      unary("floor", kFloat1<[](float x) { return std::floor(x); }>, float_text("floor({0})"), kZero),
-      unary("ceil", kFloat1<[](float x) { return std::ceil(x); }>, float_text("ceil({0})"), kZero),
-      unary("round", kFloat1<[](float x) { return std::nearbyint(x); }>, float_text("round({0})"), kZero),
-      unary("trunc", kFloat1<[](float x) { return std::trunc(x); }>, float_text("trunc({0})"), kZero),
+      unary("floor", float1<[](float x) { return std::floor(x); }>(), float_text("floor({0})"), kZero),
+      unary("ceil", float1<[](float x) { return std::ceil(x); }>(), float_text("ceil({0})"), kZero),
+      unary("round", float1<[](float x) { return std::nearbyint(x); }>(), float_text("round({0})"), kZero),
+      unary("trunc", float1<[](float x) { return std::trunc(x); }>(), float_text("trunc({0})"), kZero),
   };
 }
 
 std::vector<Op> number_unary_ops() {
   using A = const Array&;
-  Lanes neg = kNumber1<kNeg>;
-  neg[0] = map1<float, float, kNegF>;
+  Lanes neg = number1<kNeg>();
+  neg[0] = float1<kNegF>()[0];
   return {
       unary("neg", neg, {"(-{0})", "(-{0})", "(0u - {0})"}, times([](A x, A) { return scalar_like(x, -1); })),
-      unary("abs", kNumber1<kAbs>, {"abs({0})", "abs({0})", "{0}"},
+      unary("abs", number1<kAbs>(), {"abs({0})", "abs({0})", "{0}"},
             times([](A x, A) { return call("sign", {x}); })),
-      unary("sign", kNumber1<kSign>, {"sign({0})", "sign({0})", "min({0}, 1u)"}, kZero),
-      unary("square", kNumber1<kSquare>, number_text("({0} * {0})"), times([](A x, A) { return x * 2.0; })),
-      unary("clamp", kNumber1<kClamp>, {"weft_clamp({0}, {a}, {b})"}, times([](A x, A y) {
+      unary("sign", number1<kSign>(), {"sign({0})", "sign({0})", "min({0}, 1u)"}, kZero),
+      unary("square", number1<kSquare>(), number_text("({0} * {0})"), times([](A x, A) { return x * 2.0; })),
+      unary("clamp", number1<kClamp>(), {"weft_clamp({0}, {a}, {b})"}, times([](A x, A y) {
               return call("to_dtype", {call("eq", {x, y})}, {{"dtype", std::string(name_of(x.dtype()))}});
             }),
             {{"min", -std::numeric_limits<double>::infinity()},
              {"max", std::numeric_limits<double>::infinity()}}),
-      test(unary("logical_not", kTest1<[](auto x) { return x == 0; }>,
+      test(unary("logical_not", test1<[](auto x) { return x == 0; }>(),
                  {"({0} == 0.0)", "({0} == 0)", "({0} == 0u)", "", "(!{0})"}, {})),
-      test(unary("isnan", kTest1<[](auto x) { return x != x; }>,
+      test(unary("isnan", test1<[](auto x) { return x != x; }>(),
                  {"weft_isnan({0})", "false", "false", "", "false"}, {})),
-      test(unary("isinf", kTest1<kIsInf>, {"weft_isinf({0})", "false", "false", "", "false"}, {})),
+      test(unary("isinf", test1<kIsInf>(), {"weft_isinf({0})", "false", "false", "", "false"}, {})),
   };
 }
 
@@ -347,58 +382,54 @@ std::vector<Op> binary_ops() {
     };
   };
   return {
-      binary("add", kNumber2<kAdd>, number_text("({0} + {1})"), partials(one, one)),
-      binary("sub", kNumber2<kSub>, number_text("({0} - {1})"),
+      binary("add", number2<kAdd>(), number_text("({0} + {1})"), partials(one, one)),
+      binary("sub", number2<kSub>(), number_text("({0} - {1})"),
              partials(one, [](A a, A, A) { return scalar_like(a, -1); })),
-      binary("mul", kNumber2<kMul>, number_text("({0} * {1})"),
+      binary("mul", number2<kMul>(), number_text("({0} * {1})"),
              partials([](A, A b, A) { return b; }, [](A a, A, A) { return a; })),
-      binary("divide", kFloat2<[](float a, float b) { return a / b; }>, float_text("({0} / {1})"),
+      binary("divide", float2<[](float a, float b) { return a / b; }>(), float_text("({0} / {1})"),
              partials([](A, A b, A) { return 1.0 / b; }, [](A, A b, A y) { return -(y / b); })),
       binary(
-          "pow", kFloat2<[](float a, float b) { return std::pow(a, b); }>, float_text("weft_pow({0}, {1})"),
+          "pow", float2<[](float a, float b) { return std::pow(a, b); }>(), float_text("weft_pow({0}, {1})"),
           partials([](A a, A b, A) { return b * call("pow", {a, b - 1.0}); },
                    [](A a, A, A y) {
                      return call("where", {call("eq", {y, scalar_like(y, 0)}), zeros_like(y),
                                            y * call("log", {call("where", {call("gt", {a, scalar_like(a, 0)}),
                                                                            a, scalar_like(a, 1)})})});
                    })),
-      binary("maximum", kNumber2<kMaximum>, {"weft_max({0}, {1})", "max({0}, {1})", "max({0}, {1})"},
+      binary("maximum", number2<kMaximum>(), {"weft_max({0}, {1})", "max({0}, {1})", "max({0}, {1})"},
              partials(chosen("gt", true), chosen("gt", false))),
-      binary("minimum", kNumber2<kMinimum>, {"weft_min({0}, {1})", "min({0}, {1})", "min({0}, {1})"},
+      binary("minimum", number2<kMinimum>(), {"weft_min({0}, {1})", "min({0}, {1})", "min({0}, {1})"},
              partials(chosen("lt", true), chosen("lt", false))),
-      binary("remainder", kNumber2<kRemainder>,
+      binary("remainder", number2<kRemainder>(),
              {"weft_remainder({0}, {1})", "weft_remainder_i({0}, {1})", "({0} % {1})"},
              partials(one, [](A a, A b, A) { return -call("floor", {a / b}); })),
-      binary("floor_divide", kNumber2<kFloorDivide>,
+      binary("floor_divide", number2<kFloorDivide>(),
              {"floor({0} / {1})", "weft_floor_divide({0}, {1})", "({0} / {1})"}, {}),
-      binary("atan2", kFloat2<[](float a, float b) { return std::atan2(a, b); }>,
+      binary("atan2", float2<[](float a, float b) { return std::atan2(a, b); }>(),
              float_text("weft_atan2({0}, {1})"),
              partials([](A a, A b, A) { return b / (a * a + b * b); },
                       [](A a, A b, A) { return -(a / (a * a + b * b)); })),
-      test(binary("eq", kTest2<[](auto a, auto b) { return a == b; }>,
+      test(binary("eq", test2<[](auto a, auto b) { return a == b; }>(),
                   {"({0} == {1})", "({0} == {1})", "({0} == {1})", "", "({0} == {1})"}, {})),
-      test(binary("ne", kTest2<[](auto a, auto b) { return a != b; }>,
+      test(binary("ne", test2<[](auto a, auto b) { return a != b; }>(),
                   {"weft_ne({0}, {1})", "({0} != {1})", "({0} != {1})", "", "({0} != {1})"}, {})),
-      test(binary("lt", kTest2<kLess>, {"({0} < {1})", "({0} < {1})", "({0} < {1})", "", "(!{0} && {1})"},
+      test(binary("lt", test2<kLess>(), {"({0} < {1})", "({0} < {1})", "({0} < {1})", "", "(!{0} && {1})"},
                   {})),
-      test(binary("le", kTest2<kLessEqual>,
+      test(binary("le", test2<kLessEqual>(),
                   {"({0} <= {1})", "({0} <= {1})", "({0} <= {1})", "", "(!{0} || {1})"}, {})),
-      test(binary("gt", kTest2<kGreater>, {"({0} > {1})", "({0} > {1})", "({0} > {1})", "", "({0} && !{1})"},
+      test(binary("gt", test2<kGreater>(), {"({0} > {1})", "({0} > {1})", "({0} > {1})", "", "({0} && !{1})"},
                   {})),
-      test(binary("ge", kTest2<kGreaterEqual>,
+      test(binary("ge", test2<kGreaterEqual>(),
                   {"({0} >= {1})", "({0} >= {1})", "({0} >= {1})", "", "({0} || !{1})"}, {})),
-      binary("bitwise_and", kBits2<[](auto a, auto b) { return a & b; }>,
+      binary("bitwise_and", bits2<[](auto a, auto b) { return a & b; }>(),
              {"", "({0} & {1})", "({0} & {1})", "", "({0} && {1})"}, {}),
-      binary("bitwise_or", kBits2<[](auto a, auto b) { return a | b; }>,
+      binary("bitwise_or", bits2<[](auto a, auto b) { return a | b; }>(),
              {"", "({0} | {1})", "({0} | {1})", "", "({0} || {1})"}, {}),
-      binary("bitwise_xor", kBits2<[](auto a, auto b) { return a ^ b; }>,
+      binary("bitwise_xor", bits2<[](auto a, auto b) { return a ^ b; }>(),
              {"", "({0} ^ {1})", "({0} ^ {1})", "", "({0} != {1})"}, {}),
-      binary("shift_left",
-             {nullptr, map2<int32_t, int32_t, kShiftLeft>, map2<uint32_t, uint32_t, kShiftLeft>},
-             {"", "({0} << u32({1}))", "({0} << {1})"}, {}),
-      binary("shift_right",
-             {nullptr, map2<int32_t, int32_t, kShiftRight>, map2<uint32_t, uint32_t, kShiftRight>},
-             {"", "({0} >> u32({1}))", "({0} >> {1})"}, {}),
+      binary("shift_left", words2<kShiftLeft>(), {"", "({0} << u32({1}))", "({0} << {1})"}, {}),
+      binary("shift_right", words2<kShiftRight>(), {"", "({0} >> u32({1}))", "({0} >> {1})"}, {}),
   };
 }
 
@@ -406,7 +437,7 @@ std::vector<Op> other_ops() {
   Op where{.name = "where", .kind = OpKind::elementwise, .min_inputs = 3, .max_inputs = 3};
   where.scalar = {
       .arity = 3,
-      .cpu = {select3<float>, select3<int32_t>, select3<uint32_t>, select3<int64_t>, select3<int32_t>},
+      .cpu = lanes<select3<float>, select3<int32_t>, select3<uint32_t>, select3<int64_t>, select3<int32_t>>(),
       .wgsl = {"select({2}, {1}, {0})", "select({2}, {1}, {0})", "select({2}, {1}, {0})", "",
                "select({2}, {1}, {0})"}};
   where.infer = [](const OpCall& c) -> std::vector<OutputSpec> {

@@ -1,7 +1,6 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <cstring>
-#include <new>
 
 #include "backend/cpu/elementwise_run.h"
 #include "base/error.h"
@@ -9,8 +8,6 @@
 
 namespace weft {
 namespace {
-
-constexpr std::align_val_t kAlignment{64};  // one cache line, one AVX-512 vector
 
 CpuStorage& own(const StoragePtr& storage, std::string_view what, uint64_t offset, uint64_t bytes) {
   auto* cpu = dynamic_cast<CpuStorage*>(storage.get());
@@ -22,19 +19,6 @@ CpuStorage& own(const StoragePtr& storage, std::string_view what, uint64_t offse
 }
 
 }  // namespace
-
-CpuStorage::CpuStorage(uint64_t size, std::string_view label, std::shared_ptr<MemoryUse> use)
-    : Storage(size, label), use_(std::move(use)) {
-  data_ = static_cast<std::byte*>(::operator new(size, kAlignment, std::nothrow));
-  if (!data_) fail(ErrorKind::memory, "[cpu] no memory for '{}' of {} bytes", label, size);
-  use_->active += size;
-  use_->peak = std::max(use_->peak, use_->active);
-}
-
-CpuStorage::~CpuStorage() {
-  ::operator delete(data_, kAlignment);
-  use_->active -= size();
-}
 
 std::string cpu_name() {
   const std::string info = read_text("/proc/cpuinfo").value_or("");
@@ -49,7 +33,7 @@ std::string CpuBackend::name() const {
 }
 
 StoragePtr CpuBackend::alloc(uint64_t bytes, std::string_view label) {
-  return std::make_shared<CpuStorage>(bytes, label, use_);
+  return std::make_shared<CpuStorage>(bytes, label, memory_);
 }
 
 void CpuBackend::write(const StoragePtr& to, uint64_t offset, std::span<const std::byte> bytes) {
@@ -66,7 +50,10 @@ void CpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const Storag
                       uint64_t bytes) {
   CpuStorage& source = own(from, "copy", from_offset, bytes);
   CpuStorage& target = own(to, "copy", to_offset, bytes);
-  if (bytes) std::memmove(target.data() + to_offset, source.data() + from_offset, bytes);
+  constexpr size_t kPiece = 1 << 20;  // bytes
+  pool_.for_each(bytes, kPiece, [&](size_t begin, size_t end) {
+    std::memcpy(target.data() + to_offset + begin, source.data() + from_offset + begin, end - begin);
+  });
 }
 
 void CpuBackend::run(std::span<const Step> steps) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/cpu/memory.h"
 #include "base/threads.h"
 
 namespace weft {
@@ -8,13 +9,14 @@ namespace weft {
 /// Host memory, aligned for the widest vectors.
 class CpuStorage : public Storage {
  public:
-  CpuStorage(uint64_t size, std::string_view label, std::shared_ptr<MemoryUse> use);
-  ~CpuStorage() override;
+  CpuStorage(uint64_t size, std::string_view label, std::shared_ptr<cpu::Memory> memory)
+      : Storage(size, label), data_(memory->take(size, label)), memory_(std::move(memory)) {}
+  ~CpuStorage() override { memory_->give_back(data_, size()); }
   std::byte* data() { return data_; }
 
  private:
   std::byte* data_;
-  std::shared_ptr<MemoryUse> use_;
+  std::shared_ptr<cpu::Memory> memory_;
 };
 
 /// The CPU as a device: the same interface as a GPU, work done at once by a pool of threads.
@@ -31,13 +33,13 @@ class CpuBackend : public Backend {
             uint64_t bytes) override;
   void synchronize() override {}
   void run(std::span<const Step> steps) override;
-  MemoryUse memory() const override { return *use_; }
+  MemoryUse memory() const override { return memory_->use(); }
 
   ThreadPool& pool() { return pool_; }
 
  private:
   ThreadPool pool_;
-  std::shared_ptr<MemoryUse> use_ = std::make_shared<MemoryUse>();
+  std::shared_ptr<cpu::Memory> memory_ = std::make_shared<cpu::Memory>();
 };
 
 /// Model name of the processor.

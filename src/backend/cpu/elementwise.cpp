@@ -9,12 +9,13 @@
 
 #include "array/half.h"
 #include "backend/cpu/elementwise_run.h"
+#include "backend/cpu/wide.h"
 #include "base/error.h"
 
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kTile = 1024;  // elements; a register is 8 KiB at most, a chain of a few fits in 32 KiB
+constexpr int64_t kTile = 512;  // elements; a register is mostly 2 KiB, a chain of a few fits in L1
 
 // ---- Between memory and registers.
 // -----------------------------------------------------------------------------
@@ -188,36 +189,90 @@ void fill_constant(DType dtype, double value, void* out, int64_t n) {
   }
 }
 
-/// The registers of one worker.
+/// In memory as in a register.
+bool is_plain(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::i32 || dtype == DType::u32 || dtype == DType::i64;
+}
+
+/// The registers of one worker: memory of its own, or the place where the elements lie or go to anyway.
 class Machine {
  public:
-  explicit Machine(const ElementwiseProgram& program) : program_(program) {
-    const size_t count = program.loads.size() + program.instructions.size();
-    memory_ = std::make_unique<std::byte[]>(count * kTile * 8);
-  }
-
-  void* reg(int index) { return memory_.get() + static_cast<size_t>(index) * kTile * 8; }
-
-  void compute(int64_t n) {
-    auto out = static_cast<int>(program_.loads.size());
-    for (const ElementwiseProgram::Instruction& i : program_.instructions) {
-      void* result = reg(out++);
-      if (i.op->arity == 0) {
-        fill_constant(i.dtype, i.attrs[0], result, n);
-      } else if (i.op->arity == 1 && !i.op->cpu[0] && !i.op->cpu[1]) {
-        convert(program_.dtype_of(i.inputs[0]), reg(i.inputs[0]), i.dtype, result, n);
-      } else {
-        const void* inputs[3] = {reg(i.inputs[0]), reg(i.inputs[1]), reg(i.inputs[2])};
-        const int decides = i.op->arity == 3 ? i.inputs[2] : i.inputs[0];
-        const LaneFunction f = i.op->cpu[static_cast<size_t>(lane_of(program_.dtype_of(decides)))];
-        f(inputs, result, n, i.attrs.data());
-      }
-      narrow(i.dtype, result, n);
+  Machine(const ElementwiseProgram& program, std::span<const Tensor> outputs)
+      : program_(program),
+        outputs_(outputs),
+        loads_(program.loads.size()),
+        registers_(loads_ + program.instructions.size()),
+        is_read_(registers_.size()),
+        output_of_(registers_.size(), kNone) {
+    for (size_t reg = 0; reg < registers_.size(); ++reg)
+      if (program.dtype_of(static_cast<int>(reg)) == DType::i64) width_ = 8;
+    memory_ = std::make_unique_for_overwrite<std::byte[]>(registers_.size() * kTile * width_);
+    for (size_t k = 0; k < outputs.size(); ++k)
+      if (store(k) >= loads_ && is_plain(outputs[k].dtype)) output_of_[store(k)] = k;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const ElementwiseProgram::Instruction& instruction = program.instructions[i];
+      for (int k = 0; k < instruction.op->arity; ++k)
+        is_read_[static_cast<size_t>(instruction.inputs[static_cast<size_t>(k)])] = true;
+      if (instruction.op->arity > 0) continue;
+      const size_t constant = loads_ + i;  // the same in every tile
+      output_of_[constant] = kNone;
+      registers_[constant] = own(constant);
+      fill_constant(instruction.dtype, instruction.attrs[0], own(constant), kTile);
+      narrow(instruction.dtype, own(constant), kTile);
     }
   }
 
+  /// n elements that lie `stride` apart go into a register.
+  void load(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t n) {
+    if (stride == 1 && is_plain(from.dtype)) {
+      registers_[reg] = from.data + offset * static_cast<int64_t>(size_of(from.dtype));
+    } else {
+      wide<cpu::load>(from.dtype, static_cast<const std::byte*>(from.data), offset, stride, n, own(reg));
+      registers_[reg] = own(reg);
+    }
+  }
+
+  /// Computes n elements of the outputs, from element `at` on.
+  void run(int64_t at, int64_t n) {
+    for (size_t i = 0; i < program_.instructions.size(); ++i)
+      if (program_.instructions[i].op->arity > 0) compute(program_.instructions[i], loads_ + i, at, n);
+    for (size_t k = 0; k < outputs_.size(); ++k)
+      if (output_of_[store(k)] != k)
+        wide<cpu::store>(outputs_[k].dtype, static_cast<const void*>(registers_[store(k)]), outputs_[k].data,
+                         at, n);
+  }
+
  private:
+  static constexpr size_t kNone = SIZE_MAX;
+
+  size_t store(size_t output) const { return static_cast<size_t>(program_.stores[output]); }
+  void* own(size_t reg) { return memory_.get() + reg * kTile * width_; }
+  const void* input(const ElementwiseProgram::Instruction& i, size_t k) const {
+    return registers_[static_cast<size_t>(i.inputs[k])];
+  }
+
+  void compute(const ElementwiseProgram::Instruction& i, size_t reg, int64_t at, int64_t n) {
+    void* result = own(reg);
+    if (const size_t k = output_of_[reg]; k != kNone)
+      result = outputs_[k].data + at * static_cast<int64_t>(size_of(outputs_[k].dtype));
+    if (i.op->arity == 1 && !i.op->cpu[0] && !i.op->cpu[1]) {
+      wide<convert>(program_.dtype_of(i.inputs[0]), input(i, 0), i.dtype, result, n);
+    } else {
+      const void* inputs[3] = {input(i, 0), input(i, 1), input(i, 2)};
+      const int decides = i.op->arity == 3 ? i.inputs[2] : i.inputs[0];
+      i.op->cpu[static_cast<size_t>(lane_of(program_.dtype_of(decides)))](inputs, result, n, i.attrs.data());
+    }
+    if (is_read_[reg]) wide<narrow>(i.dtype, result, n);  // else store() does it
+    registers_[reg] = result;
+  }
+
   const ElementwiseProgram& program_;
+  const std::span<const Tensor> outputs_;
+  const size_t loads_;
+  std::vector<void*> registers_;
+  std::vector<bool> is_read_;      // by an instruction
+  std::vector<size_t> output_of_;  // that a register is computed into directly
+  size_t width_ = 4;               // bytes of an element in a register
   std::unique_ptr<std::byte[]> memory_;
 };
 
@@ -237,7 +292,7 @@ void run_elementwise(ThreadPool& pool, const ElementwiseProgram& program, std::s
   const size_t rank = shape.size();
 
   const auto work = [&](size_t begin, size_t end) {
-    Machine machine(program);
+    Machine machine(program, outputs);
     for (auto at = static_cast<int64_t>(begin); at < static_cast<int64_t>(end);) {
       const int64_t column = at % row, n = std::min({static_cast<int64_t>(end) - at, kTile, row - column});
       for (size_t k = 0; k < inputs.size(); ++k) {
@@ -254,16 +309,14 @@ void run_elementwise(ThreadPool& pool, const ElementwiseProgram& program, std::s
             rest /= shape[static_cast<size_t>(d)];
           }
         }
-        load(inputs[k].dtype, inputs[k].data, offset, stride, n, machine.reg(static_cast<int>(k)));
+        machine.load(k, inputs[k], offset, stride, n);
       }
-      machine.compute(n);
-      for (size_t k = 0; k < outputs.size(); ++k)
-        store(outputs[k].dtype, machine.reg(program.stores[k]), outputs[k].data, at, n);
+      machine.run(at, n);
       at += n;
     }
   };
   pool.for_each(static_cast<size_t>(count),
-                std::max<size_t>(16 * kTile, static_cast<size_t>(count) /
+                std::max<size_t>(32 * kTile, static_cast<size_t>(count) /
                                                  (4 * static_cast<size_t>(pool.threads())) / kTile * kTile),
                 work);
 }

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+#include "backend/backend.h"
+
+namespace weft::cpu {
+
+/// Where the CPU's storage comes from. Large blocks are kept when they are given back: the system hands out
+/// fresh pages one by one and zeroed, which costs more than most kernels that write them.
+class Memory {
+ public:
+  Memory() = default;
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// Aligned to 64 bytes: one cache line, one AVX-512 vector. Throws ErrorKind::memory.
+  std::byte* take(uint64_t bytes, std::string_view label);
+  void give_back(std::byte* data, uint64_t bytes);  ///< the bytes that were asked for
+  MemoryUse use() const;
+
+ private:
+  void drop_kept();
+
+  mutable std::mutex mutex_;
+  MemoryUse use_;
+  std::multimap<uint64_t, std::byte*> kept_;  // by size
+};
+
+}  // namespace weft::cpu
