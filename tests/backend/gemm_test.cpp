@@ -293,6 +293,35 @@ TEST_SUITE("base: gemm") {
     hwy::GetChosenTarget().DeInit();
   }
 
+  TEST_CASE("the epilogue sees every element once, complete") {
+    struct Size {
+      int64_t m, n, k;
+    };
+    ThreadPool one(1), several(3);
+    for (ThreadPool* pool : {&one, &several})
+      for (const Size& size : {Size{3, 5, 7}, Size{1, 3000, 300}, Size{3000, 2, 300}, Size{12, 700, 500},
+                               Size{300, 1100, 800}, Size{64, 64, 64}, Size{37, 70, 0}})
+        for (bool transposed : {false, true}) {
+          const auto [m, n, k] = size;
+          const Values a(DType::f32, static_cast<size_t>(m * k), 1),
+              b(DType::f32, static_cast<size_t>(k * n), 2);
+          const GemmOperand left{a.bytes.data(), DType::f32, k, 1},
+              right{b.bytes.data(), DType::f32, transposed ? 1 : n, transposed ? k : 1};
+          std::vector<float> want(static_cast<size_t>(m * n)), got(want.size());
+          cpu::gemm(*pool, m, n, k, left, right, want.data(), n);
+          cpu::gemm(*pool, m, n, k, left, right, got.data(), n, [&, n = n](const cpu::GemmBlock& block) {
+            for (int64_t i = block.row; i < block.row + block.rows; ++i)
+              for (int64_t j = block.column; j < block.column + block.columns; ++j)
+                got[static_cast<size_t>(i * n + j)] += 1000;
+          });
+          for (float& x : want) x += 1000;
+          CAPTURE(m);
+          CAPTURE(n);
+          CAPTURE(k);
+          CHECK(got == want);
+        }
+  }
+
   TEST_CASE("the result does not depend on the number of threads") {
     ThreadPool one(1), two(2), three(3);
     const int64_t shapes[][3] = {

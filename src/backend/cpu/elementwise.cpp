@@ -9,6 +9,7 @@
 
 #include "array/half.h"
 #include "backend/cpu/elementwise_run.h"
+#include "backend/cpu/halves.h"
 #include "backend/cpu/wide.h"
 #include "base/error.h"
 
@@ -37,6 +38,8 @@ void load(DType dtype, const std::byte* data, int64_t at, int64_t stride, int64_
     case DType::f32:
       return load_as<float, float>(data, at, stride, n, reg, same);
     case DType::f16:
+      if (stride == 1)
+        return halves_to_floats(reinterpret_cast<const uint16_t*>(data) + at, static_cast<float*>(reg), n);
       return load_as<uint16_t, float>(data, at, stride, n, reg, half_to_float);
     case DType::bf16:
       return load_as<uint16_t, float>(data, at, stride, n, reg, bfloat_to_float);
@@ -68,7 +71,7 @@ void store(DType dtype, const void* reg, std::byte* data, int64_t at, int64_t n)
     case DType::f32:
       return store_as<float, float>(reg, data, at, n, same);
     case DType::f16:
-      return store_as<float, uint16_t>(reg, data, at, n, float_to_half);
+      return floats_to_halves(static_cast<const float*>(reg), reinterpret_cast<uint16_t*>(data) + at, n);
     case DType::bf16:
       return store_as<float, uint16_t>(reg, data, at, n, float_to_bfloat);
     case DType::i32:
@@ -96,9 +99,9 @@ void narrow(DType dtype, void* reg, int64_t n) {
   };
   switch (dtype) {
     case DType::f16:
-      return each(static_cast<float*>(reg), [](float x) { return half_to_float(float_to_half(x)); });
+      return round_to_halves(static_cast<float*>(reg), n);
     case DType::bf16:
-      return each(static_cast<float*>(reg), [](float x) { return bfloat_to_float(float_to_bfloat(x)); });
+      return round_to_bfloats(static_cast<float*>(reg), n);
     case DType::u8:
       return each(static_cast<uint32_t*>(reg), [](uint32_t x) { return x & 0xff; });
     case DType::i8:

@@ -12,10 +12,19 @@ struct GemmOperand {
   int64_t row_stride = 0, column_stride = 0;
 };
 
+/// A part of a matrix.
+struct GemmBlock {
+  int64_t row, column, rows, columns;
+};
+
+/// Is called once for each block of c when it is complete, while it is in the cache, and may change it: bias,
+/// activation, conversion. Blocks do not overlap; several threads call at once.
+using GemmEpilogue = std::function<void(const GemmBlock& block)>;
+
 /// c = a b with a (m, k), b (k, n) and c (m, n), whose rows are c_stride elements apart. Products are summed
 /// in f32; k = 0 gives zeros. The result does not depend on the number of threads.
 void gemm(ThreadPool& pool, int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
-          float* c, int64_t c_stride);
+          float* c, int64_t c_stride, const GemmEpilogue& epilogue = {});
 
 /// The kernel `matmul`: a (.., m, k) and b (.., k, n) with equal batch dims (expanded by strides) give
 /// (.., m, n). Floats are summed in f32 and rounded once to the output's type; i32 and u32 wrap around.

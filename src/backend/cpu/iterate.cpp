@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "array/half.h"
+#include "backend/cpu/halves.h"
 #include "base/error.h"
 
 namespace weft::cpu {
@@ -82,8 +83,10 @@ void load_run(const Tensor& from, int64_t offset, int64_t stride, int64_t count,
     case DType::f32:
       return convert(from.as<const float>() + offset, stride, to, 1, count, [](float v) { return v; });
     case DType::f16:
+      if (stride == 1) return halves_to_floats(from.as<const uint16_t>() + offset, to, count);
       return convert(from.as<const uint16_t>() + offset, stride, to, 1, count, half_to_float);
     case DType::bf16:
+      if (stride == 1) return bfloats_to_floats(from.as<const uint16_t>() + offset, to, count);
       return convert(from.as<const uint16_t>() + offset, stride, to, 1, count, bfloat_to_float);
     default:
       fail(ErrorKind::unsupported, "[cpu] {} is not a float dtype", name_of(from.dtype));
@@ -116,8 +119,10 @@ void store_run(const float* from, int64_t count, const Tensor& to, int64_t offse
     case DType::f32:
       return convert(from, 1, to.as<float>() + offset, stride, count, [](float v) { return v; });
     case DType::f16:
+      if (stride == 1) return floats_to_halves(from, to.as<uint16_t>() + offset, count);
       return convert(from, 1, to.as<uint16_t>() + offset, stride, count, float_to_half);
     case DType::bf16:
+      if (stride == 1) return floats_to_bfloats(from, to.as<uint16_t>() + offset, count);
       return convert(from, 1, to.as<uint16_t>() + offset, stride, count, float_to_bfloat);
     default:
       fail(ErrorKind::unsupported, "[cpu] {} is not a float dtype", name_of(to.dtype));

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "array/half.h"
 #include "backend/cpu/gemm_parts.h"
+#include "backend/cpu/halves.h"
 #include "base/error.h"
 
 namespace weft::cpu {
@@ -86,18 +86,16 @@ void gemm_rounded(ThreadPool& pool, const Batch& batch, const GemmOperand& a, co
       a_part.data = element(a, i, 0);
       b_part.data = element(b, 0, j);
       float* sums = scratch_c.floats(rows * columns);
-      gemm(pool, rows, columns, batch.k, a_part, b_part, sums, columns);
-      pool.for_each(static_cast<size_t>(rows), static_cast<size_t>(ceil_div(1 << 16, columns)),
-                    [&](size_t begin, size_t end) {
-                      for (int64_t r = static_cast<int64_t>(begin); r < static_cast<int64_t>(end); ++r) {
-                        const float* from = sums + r * columns;
-                        uint16_t* to = out + (i + r) * batch.n + j;
-                        if (dtype == DType::f16)
-                          std::transform(from, from + columns, to, float_to_half);
-                        else
-                          std::transform(from, from + columns, to, float_to_bfloat);
-                      }
-                    });
+      gemm(pool, rows, columns, batch.k, a_part, b_part, sums, columns, [&](const GemmBlock& block) {
+        for (int64_t r = block.row; r < block.row + block.rows; ++r) {
+          const float* from = sums + r * columns + block.column;
+          uint16_t* to = out + (i + r) * batch.n + j + block.column;
+          if (dtype == DType::f16)
+            floats_to_halves(from, to, block.columns);
+          else
+            floats_to_bfloats(from, to, block.columns);
+        }
+      });
     }
 }
 
