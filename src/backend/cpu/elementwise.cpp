@@ -208,8 +208,8 @@ class Machine {
         is_read_(registers_.size()),
         output_of_(registers_.size(), kNone) {
     for (size_t reg = 0; reg < registers_.size(); ++reg)
-      if (program.dtype_of(static_cast<int>(reg)) == DType::i64) width_ = 8;
-    memory_ = std::make_unique_for_overwrite<std::byte[]>(registers_.size() * kTile * width_);
+      if (program.dtype_of(static_cast<int>(reg)) == DType::i64) lines_ = kTile * 8 / sizeof(Line) + 1;
+    memory_ = std::make_unique_for_overwrite<Line[]>(registers_.size() * lines_);
     for (size_t k = 0; k < outputs.size(); ++k)
       if (store(k) >= loads_ && is_plain(outputs[k].dtype)) output_of_[store(k)] = k;
     for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -247,9 +247,12 @@ class Machine {
 
  private:
   static constexpr size_t kNone = SIZE_MAX;
+  struct alignas(64) Line {  // of the cache
+    std::byte bytes[64];
+  };
 
   size_t store(size_t output) const { return static_cast<size_t>(program_.stores[output]); }
-  void* own(size_t reg) { return memory_.get() + reg * kTile * width_; }
+  void* own(size_t reg) { return memory_.get() + reg * lines_; }
   const void* input(const ElementwiseProgram::Instruction& i, size_t k) const {
     return registers_[static_cast<size_t>(i.inputs[k])];
   }
@@ -275,8 +278,9 @@ class Machine {
   std::vector<void*> registers_;
   std::vector<bool> is_read_;      // by an instruction
   std::vector<size_t> output_of_;  // that a register is computed into directly
-  size_t width_ = 4;               // bytes of an element in a register
-  std::unique_ptr<std::byte[]> memory_;
+  // Of a register; one to spare, for registers 2 KiB apart would compete for the same lines of L1.
+  size_t lines_ = kTile * 4 / sizeof(Line) + 1;
+  std::unique_ptr<Line[]> memory_;
 };
 
 }  // namespace

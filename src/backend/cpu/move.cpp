@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/primitives.h"
@@ -22,22 +23,59 @@ void parallel(ThreadPool& pool, int64_t count, int64_t grain, const Body& body) 
   });
 }
 
-constexpr int64_t kBand = 128;  // rows and columns of a task's square: 256 pages, which the TLB holds
+constexpr int64_t kBand = 512;  // rows and columns of a task
 
-/// (rows, columns) whose rows are side by side in the input and whose columns are in the output. A block goes
-/// through a buffer: both sides then use whole cache lines, also when their strides are powers of two that
-/// share a cache set.
+/// A square of 16-byte vectors in registers: out[i][j] = in[j][i]. Interleaving the halves log2(kLanes) times
+/// transposes.
+template <typename U>
+struct Square {
+  static constexpr size_t kLanes = 16 / sizeof(U);
+  using Vector [[gnu::vector_size(16)]] = U;
+  Vector rows[kLanes];
+
+  void transpose() {
+    for (size_t round = 1; round < kLanes; round *= 2) interleave(std::make_index_sequence<kLanes>());
+  }
+
+ private:
+  template <size_t... lane>
+  void interleave(std::index_sequence<lane...>) {
+    Vector mixed[kLanes];
+    for (size_t i = 0; i < kLanes / 2; ++i) {
+      const Vector a = rows[i], b = rows[i + kLanes / 2];
+      mixed[2 * i] = __builtin_shufflevector(a, b, (lane / 2 + lane % 2 * kLanes)...);
+      mixed[2 * i + 1] = __builtin_shufflevector(a, b, ((kLanes + lane) / 2 + lane % 2 * kLanes)...);
+    }
+    std::copy_n(mixed, kLanes, rows);
+  }
+};
+
+/// (rows, columns) whose rows are side by side in the input and whose columns are in the output. Blocks of a
+/// cache line each way go through a buffer: both sides then use whole lines, also when their strides are
+/// powers of two that share a cache set.
 template <typename U>
 void transpose_block(const U* from, int64_t from_stride, U* to, int64_t to_stride, int64_t rows,
                      int64_t columns) {
-  constexpr int64_t kSide = 32;
-  U buffer[kSide][kSide + 1];
-  for (int64_t r = 0; r < rows; r += kSide)
-    for (int64_t c = 0; c < columns; c += kSide) {
+  constexpr int64_t kSide = 64 / sizeof(U), kLanes = Square<U>::kLanes;
+  alignas(64) U buffer[kSide][kSide];
+  for (int64_t c = 0; c < columns; c += kSide)
+    for (int64_t r = 0; r < rows; r += kSide) {
       const int64_t height = std::min(kSide, rows - r), width = std::min(kSide, columns - c);
-      for (int64_t j = 0; j < width; ++j)
-        for (int64_t i = 0; i < height; ++i) buffer[i][j] = from[(c + j) * from_stride + r + i];
-      for (int64_t i = 0; i < height; ++i) std::copy_n(buffer[i], width, to + (r + i) * to_stride + c);
+      const U* source = from + c * from_stride + r;
+      if (height < kSide || width < kSide) {
+        for (int64_t i = 0; i < height; ++i)
+          for (int64_t j = 0; j < width; ++j) to[(r + i) * to_stride + c + j] = source[j * from_stride + i];
+        continue;
+      }
+      for (int64_t j = 0; j < kSide; j += kLanes)
+        for (int64_t i = 0; i < kSide; i += kLanes) {
+          Square<U> square;
+          for (int64_t q = 0; q < kLanes; ++q)
+            std::memcpy(&square.rows[q], source + (j + q) * from_stride + i, 16);
+          square.transpose();
+          for (int64_t q = 0; q < kLanes; ++q) std::memcpy(&buffer[i + q][j], &square.rows[q], 16);
+        }
+      for (int64_t i = 0; i < kSide; ++i) std::memcpy(to + (r + i) * to_stride + c, buffer[i], 64);
     }
 }
 
@@ -60,7 +98,8 @@ void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Ten
   for (size_t d = 0; d + 1 < walk.dims().size(); ++d)
     if (d != dim) rest.add(walk.dims()[d].size, walk.dims()[d].strides);
   const int64_t bands = (rows.size + kBand - 1) / kBand, bars = (columns.size + kBand - 1) / kBand;
-  parallel(pool, rest.count() * bands * bars, kGrain / (kBand * kBand), [&](int64_t begin, int64_t end) {
+  const int64_t area = std::min(kBand, rows.size) * std::min(kBand, columns.size);
+  parallel(pool, rest.count() * bands * bars, kGrain / area, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t place = task / (bands * bars), row = task / bars % bands * kBand,
                     column = task % bars * kBand;

@@ -3,10 +3,11 @@
 
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/primitives.h"
+#include "backend/cpu/wide.h"
 #include "base/error.h"
 
 // A reduction walks the kept dims (outputs) and the reduced dims (the elements of one output) apart.
-//   rows:    each output folds its own elements, 256 at a time, in 16 lanes       x: (outputs, elements)
+//   rows:    each output folds its own elements, a tile at a time                 x: (outputs, elements)
 //   columns: 1024 neighbouring outputs take one element each at a time             x: (elements, outputs)
 // When there are few outputs the elements are cut into pieces as well; the pieces depend on the shape alone.
 
@@ -87,9 +88,13 @@ struct Fold {
   static Acc join(Acc a, Acc b) { return Rule::step(a, b); }
   static auto result(Acc a) { return Rule::result(a); }
 
-  static Acc tile(const T* x, int64_t count, int64_t /*at*/) {
+  static constexpr bool kChooses = requires { Rule::kChooses; };
+  static constexpr int64_t kRun = kChooses ? 1024 : 256;  // elements of a tile: sums lose digits in long ones
+
+  static Acc add(Acc acc, const T* x, int64_t count, int64_t /*at*/) { return join(acc, tile(x, count)); }
+  static Acc tile(const T* x, int64_t count) {
     // 16 stay in registers; GCC 12 does that for arithmetic, while a choice needs a loop it will not unroll.
-    constexpr int64_t kLanes = requires { Rule::kChooses; } ? 64 : 16;
+    constexpr int64_t kLanes = kChooses ? 64 : 16;
     Lane lanes[kLanes];
     std::fill_n(lanes, kLanes, static_cast<Lane>(Rule::kStart));
     int64_t i = 0;
@@ -144,8 +149,10 @@ struct Place {
   static Acc join(Acc a, Acc b) { return a.index < 0 || better(b.value, a.value) ? b : a; }
   static int64_t result(Acc a) { return a.index; }
 
-  static Acc tile(const T* x, int64_t count, int64_t at) {
-    const T best = Fold<Extreme<T, kLargest>>::tile(x, count, at);
+  static constexpr int64_t kRun = 1024;
+  static Acc add(Acc acc, const T* x, int64_t count, int64_t at) {
+    const T best = Fold<Extreme<T, kLargest>>::tile(x, count);
+    if (acc.index >= 0 && !better(best, acc.value)) return acc;
     int64_t i = 0;
     while (x[i] != best && (best == best || x[i] == x[i])) ++i;
     return {best, at + i};
@@ -222,10 +229,9 @@ void fold_block(const Plan& plan, const Tensor& x, int64_t begin, int64_t end, i
   const auto rows = [&](int64_t offset) {
     typename F::Acc acc = F::start();
     plan.reduced.runs(from, to, [&](int64_t position, const Walk::Offsets& at, int64_t count) {
-      for (int64_t i = 0; i < count; i += kTile) {
-        const int64_t n = std::min(kTile, count - i);
-        acc = F::join(acc,
-                      F::tile(view_run(x, offset + at[0] + i * stride, stride, n, scratch), n, position + i));
+      for (int64_t i = 0; i < count; i += F::kRun) {
+        const int64_t n = std::min(F::kRun, count - i);
+        acc = F::add(acc, view_run(x, offset + at[0] + i * stride, stride, n, scratch), n, position + i);
       }
     });
     return acc;
@@ -279,7 +285,7 @@ void reduce(ThreadPool& pool, const Tensor& x, const Tensor& out, const std::vec
         if (length == 0)
           std::fill_n(accs, n, F::start());
         else
-          fold_block<F>(plan, x, begin, begin + n, 0, length, accs);
+          wide<fold_block<F>>(plan, x, begin, begin + n, 0, length, accs);
         store<F>(accs, out, begin, n);
       }
     });
@@ -289,8 +295,8 @@ void reduce(ThreadPool& pool, const Tensor& x, const Tensor& out, const std::vec
   pool.for_each(static_cast<size_t>(pieces * blocks), 1, [&](size_t first, size_t last) {
     for (auto task = static_cast<int64_t>(first); task < static_cast<int64_t>(last); ++task) {
       const int64_t piece = task / blocks, begin = task % blocks * kWide;
-      fold_block<F>(plan, x, begin, std::min(begin + kWide, outputs), length * piece / pieces,
-                    length * (piece + 1) / pieces, accs.data() + piece * outputs + begin);
+      wide<fold_block<F>>(plan, x, begin, std::min(begin + kWide, outputs), length * piece / pieces,
+                          length * (piece + 1) / pieces, accs.data() + piece * outputs + begin);
     }
   });
   for (int64_t piece = 1; piece < pieces; ++piece)

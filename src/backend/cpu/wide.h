@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 /// Plain x86-64 has vectors of 16 bytes. A loop that the compiler vectorises is compiled again for AVX2 and
 /// AVX-512, and chosen at run time; other processors have their vectors in the baseline. The arithmetic is
 /// the same, and so are the results: no contraction to fused multiply-adds.
@@ -34,9 +36,9 @@ struct Wide<loop> {
 
 /// Runs the fastest form of a loop: `wide<sum_floats>(x, n)`.
 template <auto loop, typename... Args>
-void wide(Args... args) {
+void wide(Args&&... args) {
   static const auto kBest = Wide<loop>::best();
-  kBest(args...);
+  kBest(std::forward<Args>(args)...);
 }
 
 }  // namespace weft::cpu
