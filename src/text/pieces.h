@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+/// A text cut into pieces, on its way through the pre-tokenizers.
+struct Pieces {
+  struct Span {
+    size_t begin, end;
+  };
+  std::string text;
+  std::vector<Span> spans;
+  bool at_start = true;  ///< the text begins where the input begins, not behind an added token
+
+  std::string_view operator[](size_t i) const {
+    return std::string_view(text).substr(spans[i].begin, spans[i].end - spans[i].begin);
+  }
+};
+
+using Normalizer = std::function<void(std::string&)>;
+using PreTokenizer = std::function<void(Pieces&)>;
+
+}  // namespace weft

@@ -1,0 +1,115 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "text/gguf_tokenizer.h"
+#include "text/tokenizer_data.h"
+#include "text/tokenizer_json.h"
+#include "text/utf8.h"
+#include "weft/text.h"
+
+namespace weft {
+namespace {
+
+void encode_text(const TokenizerData& data, std::string_view text, bool at_start, bool parse_special,
+                 std::vector<TokenId>& out) {
+  std::string normalized(text);
+  for (const Normalizer& normalize : data.normalizers) normalize(normalized);
+  for (const AddedTokens::Part& part : data.added_normalized.split(normalized, parse_special)) {
+    if (part.token != kNoToken) {
+      out.push_back(part.token);
+      continue;
+    }
+    Pieces pieces{.text = std::string(part.text), .spans = {{0, part.text.size()}}};
+    pieces.at_start = at_start && part.text.data() == normalized.data();
+    for (const PreTokenizer& cut : data.pre_tokenizers) cut(pieces);
+    data.model->encode(pieces, out);
+  }
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::open(const std::filesystem::path& model) {
+  if (std::filesystem::is_directory(model)) return Tokenizer(read_tokenizer_json(model / "tokenizer.json"));
+  if (model.extension() == ".json") return Tokenizer(read_tokenizer_json(model));
+  return Tokenizer(read_gguf_tokenizer(Gguf::open(model)));
+}
+
+Tokenizer::Tokenizer(TokenizerData data) : data_(std::make_shared<const TokenizerData>(std::move(data))) {}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  std::vector<TokenId> ids;
+  if (options.add_special) ids = data_->prefix;
+  const std::string valid = data_->keeps_bytes ? std::string() : utf8::valid(text);
+  if (!data_->keeps_bytes) text = valid;
+  for (const AddedTokens::Part& part : data_->added.split(text, options.parse_special)) {
+    if (part.token != kNoToken)
+      ids.push_back(part.token);
+    else
+      encode_text(*data_, part.text, part.text.data() == text.data(), options.parse_special, ids);
+  }
+  if (options.add_special) ids.insert(ids.end(), data_->suffix.begin(), data_->suffix.end());
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool special) const {
+  Detokenizer detokenizer(*this, special);
+  std::string text;
+  for (TokenId id : ids) text += detokenizer.push(id);
+  return text + detokenizer.finish();
+}
+
+size_t Tokenizer::size() const {
+  return data_->vocabulary->size();
+}
+
+std::string_view Tokenizer::spelling(TokenId id) const {
+  if (!data_->vocabulary->has(id))
+    fail(ErrorKind::invalid, "[tokenizer] {} is no token: there are {}", id, size());
+  return (*data_->vocabulary)[id].text;
+}
+
+std::optional<TokenId> Tokenizer::find(std::string_view spelling) const {
+  const TokenId id = data_->vocabulary->find(spelling);
+  return id == kNoToken ? std::nullopt : std::optional(id);
+}
+
+bool Tokenizer::is_control(TokenId id) const {
+  return data_->vocabulary->has(id) && data_->vocabulary->is_control(id);
+}
+
+std::optional<TokenId> Tokenizer::bos() const {
+  return data_->bos == kNoToken ? std::nullopt : std::optional(data_->bos);
+}
+
+std::optional<TokenId> Tokenizer::eos() const {
+  return data_->eos == kNoToken ? std::nullopt : std::optional(data_->eos);
+}
+
+bool Tokenizer::ends_generation(TokenId id) const {
+  return data_->ends.contains(id);
+}
+
+std::string Detokenizer::push(TokenId id) {
+  std::string piece(tokenizer_.spelling(id));
+  const bool control = tokenizer_.is_control(id);
+  if (control && !special_) return "";
+  const TokenizerData& data = *tokenizer_.data_;
+  const bool spelt_plainly = control || (*data.vocabulary)[id].kind == TokenKind::user_defined;
+  if (!spelt_plainly)
+    for (const DecodeStep& step : data.decoder) step(piece, first_);
+  first_ = false;
+  pending_ += piece;
+  const size_t complete = utf8::complete_length(pending_);
+  std::string text = utf8::valid(std::string_view(pending_).substr(0, complete));
+  pending_.erase(0, complete);
+  return text;
+}
+
+std::string Detokenizer::finish() {
+  std::string text = utf8::valid(pending_);
+  pending_.clear();
+  first_ = true;
+  return text;
+}
+
+}  // namespace weft
