@@ -10,6 +10,7 @@
 #include "devices.h"
 #include "doctor/doctor.h"
 #include "term.h"
+#include "tokenize.h"
 #include "weft/version.h"
 
 namespace {
@@ -80,6 +81,16 @@ int main(int argc, char** argv) {
   command->add_option("--device", bench_ops.device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command->add_option("--filter", bench_ops.filter, "Only cases whose name matches this glob: 'matmul f16*'");
   command->callback([&] { status = weft::bench_ops::run(bench_ops); });
+
+  weft::cli::TokenizeOptions tokenize;
+  command = app.add_subcommand("tokenize", "Turn text from standard input into token ids");
+  command->add_option("model", tokenize.model, "A GGUF file, a tokenizer.json, or a folder with one")
+      ->required();
+  command->add_flag("--jsonl", tokenize.jsonl,
+                    "One JSON string per input line, one JSON array per output line");
+  command->add_flag("--special", tokenize.special, "Control tokens spelt in the text become tokens");
+  command->add_flag("--explain", tokenize.explain, "One line per token: id, kind, spelling, text");
+  command->callback([&] { status = weft::cli::tokenize(tokenize); });
 
   std::string shell;
   command = app.add_subcommand("completion", "Print a completion script for a shell");

@@ -65,8 +65,8 @@ const std::string kKana = R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF
 const std::string kAsciiSign = R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+)";
 const std::string kSignsThenWords = kAsciiSign + R"(|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+)";
 
-// Groups of three digits from the right.
-const std::string kThousands = R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))";
+// Groups of three digits from the right; what is before a number stays with its first group.
+const std::string kThousands = R"(\P{N}*\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))";
 
 const std::string kHan =
     R"(\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B81F}\x{2B820}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F})";

@@ -39,7 +39,8 @@ struct WordPieceOptions {
 };
 /// The longest token, then the longest that continues it, and so on; a word that cannot be covered is
 /// unknown.
-std::unique_ptr<TokenModel> make_wordpiece(SharedVocabulary vocabulary, const WordPieceOptions& options);
+std::unique_ptr<TokenModel> make_wordpiece(const SharedVocabulary& vocabulary,
+                                           const WordPieceOptions& options);
 
 struct UnigramOptions {
   TokenId unknown = kNoToken;
@@ -53,7 +54,7 @@ std::unique_ptr<TokenModel> make_unigram(SharedVocabulary vocabulary, const Unig
 std::unique_ptr<TokenModel> make_wordlevel(SharedVocabulary vocabulary, TokenId unknown);
 
 /// RWKV: the longest token, again and again. The vocabulary spells bytes with escapes ("\n", "\xff").
-std::unique_ptr<TokenModel> make_rwkv(SharedVocabulary vocabulary, TokenId unknown);
+std::unique_ptr<TokenModel> make_rwkv(const SharedVocabulary& vocabulary, TokenId unknown);
 std::string unescape_rwkv(std::string_view text);
 
 }  // namespace weft

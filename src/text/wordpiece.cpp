@@ -111,16 +111,17 @@ std::string unescape_rwkv(std::string_view text) {
   return bytes;
 }
 
-std::unique_ptr<TokenModel> make_wordpiece(SharedVocabulary vocabulary, const WordPieceOptions& options) {
-  return std::make_unique<WordPiece>(std::move(vocabulary), options);
+std::unique_ptr<TokenModel> make_wordpiece(const SharedVocabulary& vocabulary,
+                                           const WordPieceOptions& options) {
+  return std::make_unique<WordPiece>(vocabulary, options);
 }
 
 std::unique_ptr<TokenModel> make_wordlevel(SharedVocabulary vocabulary, TokenId unknown) {
   return std::make_unique<WordLevel>(std::move(vocabulary), unknown);
 }
 
-std::unique_ptr<TokenModel> make_rwkv(SharedVocabulary vocabulary, TokenId unknown) {
-  return std::make_unique<Rwkv>(std::move(vocabulary), unknown);
+std::unique_ptr<TokenModel> make_rwkv(const SharedVocabulary& vocabulary, TokenId unknown) {
+  return std::make_unique<Rwkv>(vocabulary, unknown);
 }
 
 }  // namespace weft

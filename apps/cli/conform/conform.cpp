@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
 
 #include "backend/select.h"
 #include "base/error.h"
@@ -11,6 +13,7 @@
 #include "conform/suite.h"
 #include "ops/op.h"
 #include "weft/grad.h"
+#include "weft/text.h"
 
 namespace weft::conform {
 namespace {
@@ -91,17 +94,18 @@ class CaseRunner {
   std::map<std::string, Array> inputs_;
 };
 
-void run_ops_suite(const std::string& file, const Options& options, const Device& device, Totals& totals) {
-  const OpsSuite suite = load_ops_suite(file);
-  for (const Case& c : suite.cases) {
+/// Runs one case after the other; `difference(case)` says what differs, nothing when all is right.
+template <typename Cases, typename Difference>
+void run_cases(const Cases& cases, const Options& options, Totals& totals, const Difference& difference) {
+  for (const auto& c : cases) {
     if (!options.filter.empty() && fnmatch(options.filter.c_str(), c.name.c_str(), 0) != 0) continue;
     try {
-      const std::string difference = CaseRunner(suite, c, device).run();
-      if (difference.empty()) {
+      const std::string text = difference(c);
+      if (text.empty()) {
         ++totals.passed;
         continue;
       }
-      fmt::print("FAIL {}: {}\n", c.name, difference);
+      fmt::print("FAIL {}: {}\n", c.name, text);
     } catch (const Error& e) {
       if (e.kind() == ErrorKind::unsupported) {
         ++totals.skipped;
@@ -114,12 +118,48 @@ void run_ops_suite(const std::string& file, const Options& options, const Device
   }
 }
 
+void run_ops_suite(const std::string& file, const Options& options, std::optional<Device>& device,
+                   Totals& totals) {
+  if (!device) device = Device::open(options.device.empty() ? device_wish().value : options.device);
+  const OpsSuite suite = load_ops_suite(file);
+  run_cases(suite.cases, options, totals, [&](const Case& c) { return CaseRunner(suite, c, *device).run(); });
+}
+
+std::string token_difference(const Tokenizer& tokenizer, const TokenizerCase& c) {
+  const std::vector<TokenId> ids = tokenizer.encode(c.text);
+  if (ids == c.ids) return "";
+  const auto [got, want] = std::ranges::mismatch(ids, c.ids);
+  const auto shown = [](auto at, auto end) {
+    return at == end ? std::string("the end") : std::to_string(*at);
+  };
+  return fmt::format("token {} is {}, expected {}: '{}'", got - ids.begin(), shown(got, ids.end()),
+                     shown(want, c.ids.end()), one_line(c.text));
+}
+
+void run_tokenizer_suite(const std::string& file, const Options& options, Totals& totals) {
+  const TokenizerSuite suite = load_tokenizer_suite(file);
+  const Tokenizer tokenizer = Tokenizer::open(suite.vocabulary);
+  run_cases(suite.cases, options, totals,
+            [&](const TokenizerCase& c) { return token_difference(tokenizer, c); });
+}
+
+void run_suite(const std::string& file, const Options& options, std::optional<Device>& device,
+               Totals& totals) {
+  const std::string kind = suite_kind(file);
+  if (kind == "ops")
+    run_ops_suite(file, options, device, totals);
+  else if (kind == "tokenizer")
+    run_tokenizer_suite(file, options, totals);
+  else
+    fail(ErrorKind::io, "[conform] {}: suites of kind {} are not known", file, one_line(kind));
+}
+
 }  // namespace
 
 int run(const Options& options) {
-  const Device device = Device::open(options.device.empty() ? device_wish().value : options.device);
   Totals totals;
-  for (const std::string& suite : options.suites) run_ops_suite(suite, options, device, totals);
+  std::optional<Device> device;  // opened by the first suite that computes
+  for (const std::string& suite : options.suites) run_suite(suite, options, device, totals);
   fmt::print("{} passed, {} failed, {} skipped\n", totals.passed, totals.failed, totals.skipped);
   return totals.failed == 0 ? 0 : 1;
 }

@@ -189,6 +189,33 @@ json parse_json(const std::filesystem::path& file) {
   }
 }
 
+[[noreturn]] void wrong_suite(const std::filesystem::path& file, const std::string& what) {
+  fail(ErrorKind::io, "[conform] {}: {}", file.string(), what);
+}
+
+json parse_suite(const std::filesystem::path& file) {
+  json suite = parse_json(file);
+  if (!suite.is_object()) wrong_suite(file, "not a JSON object");
+  if (suite.value("format", json()) != 1) wrong_suite(file, "format is not 1, the only one known");
+  return suite;
+}
+
+std::string kind_of(const json& suite) {
+  const json kind = suite.value("kind", json("ops"));
+  return kind.is_string() ? kind.get<std::string>() : kind.dump();
+}
+
+/// The file, or folder, of this name in the suite's folder.
+std::filesystem::path beside(const std::filesystem::path& suite_file, const json& suite, const char* key) {
+  const json name = suite.value(key, json());
+  if (!name.is_string() || name.get_ref<const std::string&>().empty())
+    wrong_suite(suite_file, fmt::format("{} is not a file name", key));
+  const std::filesystem::path path = name.get<std::string>();
+  if (path.is_absolute() || std::ranges::find(path, "..") != path.end())
+    wrong_suite(suite_file, fmt::format("{} '{}' is not beside the suite", key, one_line(path.string())));
+  return suite_file.parent_path() / path;
+}
+
 }  // namespace
 
 std::optional<StepOutput> step_output(std::string_view reference) {
@@ -203,25 +230,39 @@ std::optional<StepOutput> step_output(std::string_view reference) {
 }
 
 OpsSuite load_ops_suite(const std::filesystem::path& file) {
-  const json suite = parse_json(file);
-  const auto wrong = [&](const std::string& what) {
-    fail(ErrorKind::io, "[conform] {}: {}", file.string(), what);
-  };
-  if (!suite.is_object()) wrong("not a JSON object");
-  if (suite.value("kind", json("ops")) != "ops") wrong("not a suite of kind ops");
-  if (suite.value("format", json()) != 1) wrong("format is not 1, the only one known");
-  const json name = suite.value("tensors", json());
-  if (!name.is_string() || name.get_ref<const std::string&>().empty()) wrong("tensors is not a file name");
-  const std::filesystem::path beside = name.get<std::string>();
-  if (beside.is_absolute() || std::ranges::find(beside, "..") != beside.end())
-    wrong(fmt::format("tensors '{}' is not beside the suite", one_line(beside.string())));
-
-  OpsSuite result{.tensors = Safetensors::open(file.parent_path() / beside), .cases = {}};
+  const json suite = parse_suite(file);
+  if (kind_of(suite) != "ops") wrong_suite(file, "not a suite of kind ops");
+  OpsSuite result{.tensors = Safetensors::open(beside(file, suite, "tensors")), .cases = {}};
   Reader reader(file.string(), result.tensors);
   const json& cases = reader.list(suite, "cases");
   result.cases.reserve(cases.size());
   for (const json& value : cases) result.cases.push_back(reader.read(value, result.cases.size()));
   return result;
+}
+
+TokenizerSuite load_tokenizer_suite(const std::filesystem::path& file) {
+  const json suite = parse_suite(file);
+  if (kind_of(suite) != "tokenizer") wrong_suite(file, "not a suite of kind tokenizer");
+  TokenizerSuite result{.vocabulary = beside(file, suite, "vocab"), .cases = {}};
+  const json name = suite.value("name", json(file.stem().string()));
+  const json cases = suite.value("cases", json());
+  if (!name.is_string() || !cases.is_array()) wrong_suite(file, "name is not a text, or cases is not a list");
+  for (const json& value : cases) {
+    TokenizerCase c{.name = fmt::format("{}/{}", one_line(name.get<std::string>()), result.cases.size())};
+    const json text = value.is_object() ? value.value("text", json()) : json();
+    const json ids = value.is_object() ? value.value("ids", json()) : json();
+    const auto is_id = [](const json& id) { return id.is_number_integer() && id == id.get<int32_t>(); };
+    if (!text.is_string() || !ids.is_array() || !std::ranges::all_of(ids, is_id))
+      wrong_suite(file, fmt::format("case {} has no text, or no list of ids", c.name));
+    c.text = text.get<std::string>();
+    c.ids = ids.get<std::vector<int32_t>>();
+    result.cases.push_back(std::move(c));
+  }
+  return result;
+}
+
+std::string suite_kind(const std::filesystem::path& file) {
+  return kind_of(parse_suite(file));
 }
 
 }  // namespace weft::conform

@@ -10,7 +10,7 @@
 #include "array/attrs.h"
 #include "io/safetensors.h"
 
-/// Suites of `"kind": "ops"`, as OPS.md specifies them.
+/// Suites of `"kind": "ops"`, as OPS.md specifies them, and of `"kind": "tokenizer"`.
 namespace weft::conform {
 
 /// One op of a `program` case.
@@ -49,5 +49,21 @@ std::optional<StepOutput> step_output(std::string_view reference);  ///< nullopt
 /// and whether there is such an op, is for the one who runs it. Throws `[conform] FILE: case 'neg/rank3':
 /// ...`.
 OpsSuite load_ops_suite(const std::filesystem::path& file);
+
+struct TokenizerCase {
+  std::string name;  ///< "llama-bpe/7"
+  std::string text;
+  std::vector<int32_t> ids;  ///< without BOS, control tokens not parsed
+};
+
+struct TokenizerSuite {
+  std::filesystem::path vocabulary;  ///< a GGUF file, or a folder with tokenizer.json
+  std::vector<TokenizerCase> cases;
+};
+
+TokenizerSuite load_tokenizer_suite(const std::filesystem::path& file);
+
+/// "ops" where the file does not say.
+std::string suite_kind(const std::filesystem::path& file);
 
 }  // namespace weft::conform
