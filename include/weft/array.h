@@ -1,5 +1,7 @@
 #pragma once
 
+#include <concepts>
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +55,12 @@ class Array {
   template <Element T = float>
   T item() const;  ///< the value of an array of one element
 
+  /// The same values on another device. Evaluates; gradients do not pass (an error, not a zero).
+  Array to_device(const Device& device) const;
+
+  /// x[i]: element i along the first dim, which is dropped; negative from the end.
+  Array operator[](int64_t index) const;
+
   explicit operator bool() const { return node_ != nullptr; }
 
   /// For the layers that make and walk graphs.
@@ -74,18 +82,64 @@ inline void eval(const Array& array) {
   eval(std::span(&array, 1));
 }
 
-Array operator+(const Array& a, const Array& b);
-Array operator-(const Array& a, const Array& b);
-Array operator*(const Array& a, const Array& b);
-Array operator/(const Array& a, const Array& b);
-Array operator-(const Array& a);
-Array operator+(const Array& a, double b);
-Array operator-(const Array& a, double b);
-Array operator*(const Array& a, double b);
-Array operator/(const Array& a, double b);
-Array operator+(double a, const Array& b);
-Array operator-(double a, const Array& b);
-Array operator*(double a, const Array& b);
-Array operator/(double a, const Array& b);
+/// The values, as NumPy and PyTorch print them: `array([[1.5000, 2.0000]])`. Names a dtype that is not f32,
+/// i32 or bool, a device that is not the CPU, and the shape where it cannot be seen.
+std::string to_string(const Array& array);
+std::ostream& operator<<(std::ostream& stream, const Array& array);
+
+/// An array or a number. A number takes the dtype of the array that it meets, unless it is of a higher kind
+/// (bool, whole, real): then it is i32 or f32. docs/dtypes.md has the table.
+class Term {
+ public:
+  Term(const Array& array) : array_(array) {}
+  template <typename Number>
+    requires std::integral<Number> || std::floating_point<Number>
+  Term(Number value)
+      : is_number_(true),
+        value_(static_cast<double>(value)),
+        dtype_(std::floating_point<Number>    ? DType::f32
+               : std::is_same_v<Number, bool> ? DType::boolean
+                                              : DType::i32) {}
+
+  /// As an array for an op with `other`, of which one is not a number.
+  Array beside(const Term& other) const;
+
+ private:
+  Array array_;
+  bool is_number_ = false;
+  double value_ = 0;
+  DType dtype_ = DType::f32;
+};
+
+Array operator+(const Term& a, const Term& b);
+Array operator-(const Term& a, const Term& b);
+Array operator*(const Term& a, const Term& b);
+Array operator/(const Term& a, const Term& b);  ///< of integers: f32
+Array operator%(const Term& a, const Term& b);  ///< has the sign of b
+Array operator-(const Array& x);
+
+/// What comparisons give: an array of bool. `if (a == b)` does not compile, as arrays have no single truth;
+/// write all(a == b).item<bool>().
+struct Truths : Array {
+  explicit operator bool() const = delete;
+};
+Truths operator==(const Term& a, const Term& b);
+Truths operator!=(const Term& a, const Term& b);
+Truths operator<(const Term& a, const Term& b);
+Truths operator<=(const Term& a, const Term& b);
+Truths operator>(const Term& a, const Term& b);
+Truths operator>=(const Term& a, const Term& b);
+
+Array operator&(const Term& a, const Term& b);  ///< bits of integers; logic of bools
+Array operator|(const Term& a, const Term& b);
+Array operator^(const Term& a, const Term& b);
+Array operator<<(const Term& a, const Term& b);
+Array operator>>(const Term& a, const Term& b);
+Array operator~(const Array& x);
+
+Array& operator+=(Array& a, const Term& b);
+Array& operator-=(Array& a, const Term& b);
+Array& operator*=(Array& a, const Term& b);
+Array& operator/=(Array& a, const Term& b);
 
 }  // namespace weft

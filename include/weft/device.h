@@ -25,4 +25,7 @@ class Device {
   std::shared_ptr<Backend> backend_;
 };
 
+/// Waits until the device has done all that was asked of it.
+void synchronize(const Device& device);
+
 }  // namespace weft

@@ -21,6 +21,13 @@ constexpr bool is_integer(DType d) {
   return !is_float(d) && d != DType::boolean;
 }
 
+/// The dtype of an op on two arrays: the smallest that holds both, a float's own where the other is whole.
+/// Table: docs/dtypes.md.
+DType promote(DType a, DType b);
+/// The dtype of a number beside an array: the array's, or f32 or i32 where the number is of a higher kind.
+/// `number` is f32, i32 or bool.
+DType promote_number(DType array, DType number);
+
 /// Half floats as they are stored. From a float they round to nearest even, to a float they are exact.
 struct Float16 {
   uint16_t bits = 0;

@@ -87,6 +87,13 @@ const Device& Array::device() const {
   return node_->device;
 }
 
+Array Array::to_device(const Device& to) const {
+  if (to == device()) return *this;
+  Array copy = from_host(to_host(), to);
+  copy.node_->detached = true;
+  return copy;
+}
+
 template <Element T>
 std::vector<T> Array::to_vector() const {
   const HostTensor host = to_host();

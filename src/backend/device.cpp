@@ -21,4 +21,8 @@ std::string Device::name() const {
   return backend_->name();
 }
 
+void synchronize(const Device& device) {
+  device.backend().synchronize();
+}
+
 }  // namespace weft

@@ -23,7 +23,7 @@ int64_t count_attr(const OpCall& c, std::string_view name) {
   return count;
 }
 
-Array arange(const OpCall& c) {
+Array make_arange(const OpCall& c) {
   const double start = c.attrs.number("start"), stop = c.attrs.number("stop"), step = c.attrs.number("step");
   const double count = std::ceil((stop - start) / step);
   if (!(std::fabs(start) <= 0x1p53 && std::fabs(stop) <= 0x1p53 && std::fabs(count) <= 0x1p53))
@@ -33,7 +33,7 @@ Array arange(const OpCall& c) {
                      [=](int64_t i) { return start + static_cast<double>(i) * step; });
 }
 
-Array linspace(const OpCall& c) {
+Array make_linspace(const OpCall& c) {
   const double start = c.attrs.number("start"), stop = c.attrs.number("stop");
   const int64_t count = count_attr(c, "num");
   return from_values(DType::f32, {count}, c.device, [=](int64_t i) {
@@ -44,7 +44,7 @@ Array linspace(const OpCall& c) {
   });
 }
 
-Array eye(const OpCall& c) {
+Array make_eye(const OpCall& c) {
   const int64_t rows = count_attr(c, "n"), columns = c.attrs.has("m") ? count_attr(c, "m") : rows;
   const auto count_up = [&](int64_t count) {
     return call("arange", {}, {{"stop", count}, {"dtype", std::string("i32")}}, c.device);
@@ -53,7 +53,7 @@ Array eye(const OpCall& c) {
 }
 
 /// Takes no memory of its size: one value with strides of 0.
-Array full(const OpCall& c) {
+Array make_full(const OpCall& c) {
   const AttrValue& given = c.attrs.values().find("value")->second;
   const bool* truth = std::get_if<bool>(&given);
   const double value = truth ? static_cast<double>(*truth) : c.attrs.number("value");
@@ -81,12 +81,54 @@ Array sinusoidal_encoding(const OpCall& c) {
 std::vector<Op> creation_ops() {
   const std::string f32 = "f32";
   return {
-      composed1("arange", 0, 0, {{"start", 0.0}, {"stop", {}, true}, {"step", 1.0}, {"dtype", f32}}, arange),
-      composed1("linspace", 0, 0, {{"start", {}, true}, {"stop", {}, true}, {"num", {}, true}}, linspace),
-      composed1("eye", 0, 0, {{"n", {}, true}, {"m"}}, eye),
-      composed1("full", 0, 0, {{"shape", {}, true}, {"value", {}, true}, {"dtype", f32}}, full),
+      composed1("arange", 0, 0, {{"start", 0.0}, {"stop", {}, true}, {"step", 1.0}, {"dtype", f32}},
+                make_arange),
+      composed1("linspace", 0, 0, {{"start", {}, true}, {"stop", {}, true}, {"num", {}, true}},
+                make_linspace),
+      composed1("eye", 0, 0, {{"n", {}, true}, {"m"}}, make_eye),
+      composed1("full", 0, 0, {{"shape", {}, true}, {"value", {}, true}, {"dtype", f32}}, make_full),
       composed1("sinusoidal_encoding", 0, 0, {{"length", {}, true}, {"dim", {}, true}}, sinusoidal_encoding),
   };
+}
+
+Array full(const Shape& shape, double value, const ArrayOptions& options) {
+  return call("full", {},
+              {{"shape", shape}, {"value", value}, {"dtype", std::string(name_of(options.dtype))}},
+              options.device);
+}
+Array zeros(const Shape& shape, const ArrayOptions& options) {
+  return full(shape, 0, options);
+}
+Array ones(const Shape& shape, const ArrayOptions& options) {
+  return full(shape, 1, options);
+}
+Array full_like(const Array& x, double value) {
+  return full(x.shape(), value, {x.dtype(), x.device()});
+}
+Array zeros_like(const Array& x) {
+  return full_like(x, 0);
+}
+Array ones_like(const Array& x) {
+  return full_like(x, 1);
+}
+
+Array arange(double stop, const ArrayOptions& options) {
+  return arange(0, stop, 1, options);
+}
+Array arange(double start, double stop, double step, const ArrayOptions& options) {
+  return call(
+      "arange", {},
+      {{"start", start}, {"stop", stop}, {"step", step}, {"dtype", std::string(name_of(options.dtype))}},
+      options.device);
+}
+Array linspace(double start, double stop, int64_t count, const Device& device) {
+  return call("linspace", {}, {{"start", start}, {"stop", stop}, {"num", count}}, device);
+}
+Array eye(int64_t rows, const Device& device) {
+  return eye(rows, rows, device);
+}
+Array eye(int64_t rows, int64_t columns, const Device& device) {
+  return call("eye", {}, {{"n", rows}, {"m", columns}}, device);
 }
 
 }  // namespace weft

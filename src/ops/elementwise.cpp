@@ -201,15 +201,6 @@ void check_lane(const OpCall& call, DType dtype) {
     fail(ErrorKind::invalid, "[{}] does not take {}", call.op.name, name_of(dtype));
 }
 
-DType common_dtype(const OpCall& call, size_t from = 0) {
-  const DType dtype = call.inputs[from].dtype();
-  for (size_t i = from; i < call.inputs.size(); ++i)
-    if (call.inputs[i].dtype() != dtype)
-      fail(ErrorKind::invalid, "[{}] inputs are {} and {}; convert one with to_dtype", call.op.name,
-           name_of(dtype), name_of(call.inputs[i].dtype()));
-  return dtype;
-}
-
 Shape common_shape(const OpCall& call) {
   Shape shape = call.inputs[0].shape();
   for (const Array& input : call.inputs) shape = broadcast_shapes(call.op.name, shape, input.shape());
@@ -217,13 +208,13 @@ Shape common_shape(const OpCall& call) {
 }
 
 std::vector<OutputSpec> same_dtype(const OpCall& call) {
-  const DType dtype = common_dtype(call);
+  const DType dtype = call.inputs[0].dtype();
   check_lane(call, dtype);
   return {{common_shape(call), dtype}};
 }
 
 std::vector<OutputSpec> to_bool(const OpCall& call) {
-  check_lane(call, common_dtype(call));
+  check_lane(call, call.inputs[0].dtype());
   return {{common_shape(call), DType::boolean}};
 }
 
@@ -256,6 +247,7 @@ Op binary(std::string name, const Lanes& cpu, const Texts& wgsl, Gradient gradie
         .kind = OpKind::elementwise,
         .min_inputs = 2,
         .max_inputs = 2,
+        .promotes_from = 0,
         .infer = same_dtype,
         .gradient = std::move(gradient)};
   op.scalar = {.arity = 2, .cpu = cpu, .wgsl = wgsl};
@@ -434,7 +426,8 @@ std::vector<Op> binary_ops() {
 }
 
 std::vector<Op> other_ops() {
-  Op where{.name = "where", .kind = OpKind::elementwise, .min_inputs = 3, .max_inputs = 3};
+  Op where{
+      .name = "where", .kind = OpKind::elementwise, .min_inputs = 3, .max_inputs = 3, .promotes_from = 1};
   where.scalar = {
       .arity = 3,
       .cpu = lanes<select3<float>, select3<int32_t>, select3<uint32_t>, select3<int64_t>, select3<int32_t>>(),
@@ -443,7 +436,7 @@ std::vector<Op> other_ops() {
   where.infer = [](const OpCall& c) -> std::vector<OutputSpec> {
     if (c.inputs[0].dtype() != DType::boolean)
       fail(ErrorKind::invalid, "[where] the condition is {}, not bool", name_of(c.inputs[0].dtype()));
-    return {{common_shape(c), common_dtype(c, 1)}};
+    return {{common_shape(c), c.inputs[1].dtype()}};
   };
   where.gradient = [](const GradCall& c) -> std::vector<Array> {
     const Array &g = c.output_grads[0], zero = zeros_like(g);
@@ -535,7 +528,10 @@ std::vector<Op> composed_elementwise_ops() {
       composed("hardswish", 1, {},
                [](const OpCall& c) { return c.inputs[0] * call("relu6", {c.inputs[0] + 3.0}) / 6.0; }),
       composed("affine", 1, {{"mul", 1.0}, {"add", 0.0}},
-               [](const OpCall& c) { return c.inputs[0] * c.attrs.number("mul") + c.attrs.number("add"); }),
+               [](const OpCall& c) {  // attributes are numbers of x's dtype
+                 const Array& x = c.inputs[0];
+                 return x * scalar_like(x, c.attrs.number("mul")) + scalar_like(x, c.attrs.number("add"));
+               }),
       composed("pow_scalar", 1, {{"exponent", {}, true}},
                [](const OpCall& c) {
                  const double e = c.attrs.number("exponent");
@@ -550,15 +546,15 @@ std::vector<Op> composed_elementwise_ops() {
       composed("div", 2, {},
                [](const OpCall& c) {
                  const Array &a = c.inputs[0], &b = c.inputs[1];
-                 if (a.dtype() != b.dtype())
-                   fail(ErrorKind::invalid, "[div] inputs are {} and {}; convert one with to_dtype",
-                        name_of(a.dtype()), name_of(b.dtype()));
-                 if (is_float(a.dtype())) return call("divide", {a, b});
-                 return call("divide", {as(a, DType::f32), as(b, DType::f32)});
+                 const DType common = promote(a.dtype(), b.dtype());
+                 const DType real = is_float(common) ? common : DType::f32;
+                 return call("divide", {as(a, real), as(b, real)});
                }),
-      composed(
-          "addcmul", 3, {{"value", 1.0}},
-          [](const OpCall& c) { return c.inputs[0] + c.inputs[1] * c.inputs[2] * c.attrs.number("value"); }),
+      composed("addcmul", 3, {{"value", 1.0}},
+               [](const OpCall& c) {
+                 const Array& a = c.inputs[1];
+                 return c.inputs[0] + a * c.inputs[2] * scalar_like(a, c.attrs.number("value"));
+               }),
       composed("lerp", 3, {},
                [](const OpCall& c) { return c.inputs[0] + c.inputs[2] * (c.inputs[1] - c.inputs[0]); }),
       composed("logical_and", 2, {},

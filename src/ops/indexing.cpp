@@ -168,7 +168,7 @@ Array index_add(const OpCall& c) {
   return along("index_accumulate", {x, idx, src}, dim);
 }
 
-Array embedding(const OpCall& c) {
+Array embedding_form(const OpCall& c) {
   const Array &w = c.inputs[0], &idx = c.inputs[1];
   check_index_dtype(c, idx);
   if (w.ndim() != 2)
@@ -187,11 +187,11 @@ Array one_hot(const OpCall& c) {
   return as(eq(unsqueeze(idx, -1), iota(classes, idx)), DType::i32);
 }
 
-Arrays sort(const OpCall& c) {
+Arrays sort_form(const OpCall& c) {
   return apply("sort_pairs", {c.inputs[0]}, {{"dim", dim_of(c)}, {"descending", c.attrs.flag("descending")}});
 }
 
-Arrays topk(const OpCall& c) {
+Arrays topk_form(const OpCall& c) {
   const Array& x = c.inputs[0];
   const int64_t dim = dim_of(c), k = c.attrs.integer("k"), size = x.ndim() ? x.shape(dim) : 1;
   if (k < 0 || k > size) fail(ErrorKind::invalid, "[topk] k is {}, dim {} has {} elements", k, dim, size);
@@ -228,11 +228,12 @@ std::vector<Op> surface_rows() {
       composed1("scatter", 3, 3, {dim}, [](const OpCall& c) { return scatter(c, "scatter_write"); }),
       composed1("scatter_add", 3, 3, {dim}, [](const OpCall& c) { return scatter(c, "scatter_accumulate"); }),
       composed1("index_add", 3, 3, {dim}, index_add),
-      composed1("embedding", 2, 2, {}, embedding),
+      composed1("embedding", 2, 2, {}, embedding_form),
       composed1("one_hot", 1, 1, {{"num_classes", {}, true}}, one_hot),
-      composed("topk", 1, 1, {{"k", {}, true}, last, {"largest", true}}, topk),
-      composed("sort", 1, 1, {last, {"descending", false}}, sort),
-      composed1("argsort", 1, 1, {last, {"descending", false}}, [](const OpCall& c) { return sort(c)[1]; }),
+      composed("topk", 1, 1, {{"k", {}, true}, last, {"largest", true}}, topk_form),
+      composed("sort", 1, 1, {last, {"descending", false}}, sort_form),
+      composed1("argsort", 1, 1, {last, {"descending", false}},
+                [](const OpCall& c) { return sort_form(c)[1]; }),
       composed1("searchsorted", 2, 2, {{"right", false}}, searchsorted),
   };
 }

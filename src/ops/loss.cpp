@@ -48,7 +48,7 @@ Array picked_loss(const OpCall& c, const Array& logp, double smoothing) {
   return reduced(c, where(kept, loss, scalar_like(loss, 0)), kept);
 }
 
-Array cross_entropy(const OpCall& c) {
+Array cross_entropy_form(const OpCall& c) {
   const Array logits = f32(c.inputs[0]);
   return picked_loss(c, call("log_softmax", {logits}, {{"dim", int64_t{logits.ndim() == 1 ? 0 : 1}}}),
                      c.attrs.number("label_smoothing"));
@@ -115,7 +115,7 @@ Array focal_bce(const OpCall& c) {
 std::vector<Op> loss_ops() {
   const AttrSpec reduction = {"reduction", std::string("mean")}, ignore = {"ignore_index", int64_t{-100}};
   std::vector<Op> rows = {
-      composed1("cross_entropy", 2, 2, {reduction, ignore, {"label_smoothing", 0.0}}, cross_entropy),
+      composed1("cross_entropy", 2, 2, {reduction, ignore, {"label_smoothing", 0.0}}, cross_entropy_form),
       composed1("nll_loss", 2, 2, {reduction, ignore},
                 [](const OpCall& c) { return picked_loss(c, f32(c.inputs[0]), 0); }),
       composed1("mse_loss", 2, 2, {reduction},

@@ -113,7 +113,7 @@ Array product(std::string_view op, const Array& left, const Array& right, DType 
   return reshape(call("matmul_batched", {a, b}, attrs), result);
 }
 
-Array linear(const OpCall& c) {
+Array linear_form(const OpCall& c) {
   const Array &x = c.inputs[0], &w = c.inputs[1];
   const Array bias = c.inputs.size() > 2 ? c.inputs[2] : Array();
   if (w.ndim() != 2)
@@ -369,7 +369,7 @@ std::vector<Term> labelled(const OpCall& c, Labels& output) {
   return terms;
 }
 
-Array einsum(const OpCall& c) {
+Array einsum_form(const OpCall& c) {
   Labels output;
   std::vector<Term> terms = labelled(c, output);
   const DType dtype = c.inputs[0].dtype();
@@ -425,9 +425,9 @@ std::vector<Op> matmul_ops() {
                      [](const OpCall& c) {
                        return product("matmul", c.inputs[0], c.inputs[1], c.inputs[0].dtype());
                      }),
-           composed1("linear", 2, 3, {}, linear),
+           composed1("linear", 2, 3, {}, linear_form),
            composed1("outer", 2, 2, {}, outer),
-           composed1("einsum", 1, -1, {{"equation", {}, true}}, einsum),
+           composed1("einsum", 1, -1, {{"equation", {}, true}}, einsum_form),
            composed1("qmatmul", 2, 2, {{"type", {}, true}, {"n", {}, true}, {"k", {}, true}}, qmatmul),
            composed1("qembedding", 2, 2, {{"type", {}, true}}, qembedding),
        })

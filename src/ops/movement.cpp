@@ -253,7 +253,7 @@ std::vector<Op> view_rows() {
 }
 
 std::vector<Op> kernel_rows() {
-  return {
+  std::vector<Op> rows = {
       primitive(
           "pad_constant", 1, 1, {{"lo", {}, true}, {"hi", {}, true}, {"value", 0.0}},
           [](const OpCall& c) -> Specs {
@@ -280,10 +280,9 @@ std::vector<Op> kernel_rows() {
             shape[d] = 0;
             for (const Array& x : c.inputs) {
               Shape other = x.shape();
-              if (x.dtype() != c.inputs[0].dtype() || other.size() != shape.size())
-                fail(ErrorKind::invalid, "[cat] {} {} and {} {} do not go together",
-                     name_of(c.inputs[0].dtype()), to_string(c.inputs[0].shape()), name_of(x.dtype()),
-                     to_string(x.shape()));
+              if (other.size() != shape.size())
+                fail(ErrorKind::invalid, "[cat] shapes {} and {} have different numbers of dims",
+                     to_string(c.inputs[0].shape()), to_string(x.shape()));
               shape[d] += other[d];
               other[d] = shape[d];
               if (other != shape)
@@ -303,6 +302,8 @@ std::vector<Op> kernel_rows() {
             return grads;
           }),
   };
+  rows.back().promotes_from = 0;
+  return rows;
 }
 
 std::vector<Op> composed_rows() {

@@ -6,15 +6,13 @@
 namespace weft {
 namespace {
 
-Array flip(const Array& x, const Ints& dims) {
+Array flip_form(const OpCall& c) {
+  const Array& x = c.inputs[0];
+  const Ints dims = dims_of(c);
   if (dims.empty()) return x;
   Ints ends(x.ndim(), kNone), steps(x.ndim(), 1);
   for (int64_t d : dims) steps[static_cast<size_t>(d)] = -1;
   return call("slice", {x}, {{"starts", ends}, {"stops", ends}, {"steps", steps}});
-}
-
-Array flip_dim(const Array& x, int64_t dim) {
-  return flip(x, {dim});
 }
 
 // ---- pad
@@ -27,9 +25,9 @@ Array reflect(const Array& x, int64_t dim, int64_t before, int64_t after) {
     fail(ErrorKind::invalid, "[pad] reflecting {} and {} elements of dim {} needs more than its {}", before,
          after, dim, n);
   std::vector<Array> parts;
-  if (before > 0) parts.push_back(flip_dim(slice_dim(x, dim, 1, before + 1), dim));
+  if (before > 0) parts.push_back(flip(slice_dim(x, dim, 1, before + 1), {dim}));
   parts.push_back(x);
-  if (after > 0) parts.push_back(flip_dim(slice_dim(x, dim, n - 1 - after, n - 1), dim));
+  if (after > 0) parts.push_back(flip(slice_dim(x, dim, n - 1 - after, n - 1), {dim}));
   return cat(std::move(parts), dim);
 }
 
@@ -88,7 +86,7 @@ Array pad(const OpCall& c) {
 // ---- The others.
 // -----------------------------------------------------------------------------------------------
 
-Array stack(const OpCall& c) {
+Array stack_form(const OpCall& c) {
   const int64_t dim = normalize_dim("stack", c.attrs.integer("dim"), c.inputs[0].ndim() + 1);
   std::vector<Array> parts;
   for (const Array& x : c.inputs) {
@@ -100,7 +98,7 @@ Array stack(const OpCall& c) {
   return cat(std::move(parts), dim);
 }
 
-std::vector<Array> split(const OpCall& c) {
+std::vector<Array> split_form(const OpCall& c) {
   const Array& x = c.inputs[0];
   const int64_t dim = normalize_dim("split", c.attrs.integer("dim"), x.ndim());
   std::vector<Array> parts;
@@ -183,10 +181,9 @@ Op triangle(std::string name) {
 std::vector<Op> moved_rows() {
   return {
       composed1("pad", 1, 1, {{"pads", {}, true}, {"value", 0.0}, {"mode", std::string("constant")}}, pad),
-      composed1("stack", 1, -1, {{"dim", {}, true}}, stack),
-      composed("split", 1, 1, {{"sizes", {}, true}, {"dim", int64_t{0}}}, split),
-      composed1("flip", 1, 1, {{"dims", {}, true}},
-                [](const OpCall& c) { return flip(c.inputs[0], dims_of(c)); }),
+      composed1("stack", 1, -1, {{"dim", {}, true}}, stack_form),
+      composed("split", 1, 1, {{"sizes", {}, true}, {"dim", int64_t{0}}}, split_form),
+      composed1("flip", 1, 1, {{"dims", {}, true}}, flip_form),
       composed1("roll", 1, 1, {{"shifts", {}, true}, {"dims"}}, roll),
       triangle("tril"),
       triangle("triu"),

@@ -11,9 +11,6 @@ namespace {
 Array f32(const Array& x) {
   return as(x, DType::f32);
 }
-Array rsqrt(const Array& x) {
-  return call("rsqrt", {x});
-}
 
 /// Input i in f32, or an empty Array where it was left out.
 Array optional(const OpCall& c, size_t i) {
@@ -60,12 +57,12 @@ Ints last_dims(const OpCall& c) {
   return dims;
 }
 
-Array layer_norm(const OpCall& c) {
+Array layer_norm_form(const OpCall& c) {
   const Array y = standardized(f32(c.inputs[0]), last_dims(c), c.attrs.number("eps"));
   return as(scaled(y, optional(c, 1), optional(c, 2)), c.inputs[0].dtype());
 }
 
-Array rms_norm(const OpCall& c) {
+Array rms_norm_form(const OpCall& c) {
   const Array x = f32(c.inputs[0]);
   const Array y = x * rsqrt(mean(x * x, last_dims(c), true) + c.attrs.number("eps"));
   return as(scaled(y, optional(c, 1), {}), c.inputs[0].dtype());
@@ -130,8 +127,8 @@ std::vector<Op> nn_ops() {
   return {
       composed1("softmax", 1, 1, {{"dim", {}, true}}, [](const OpCall& c) { return softmax(c, false); }),
       composed1("log_softmax", 1, 1, {{"dim", {}, true}}, [](const OpCall& c) { return softmax(c, true); }),
-      composed1("layer_norm", 1, 3, {eps, normalized}, layer_norm),
-      composed1("rms_norm", 1, 2, {eps, normalized}, rms_norm),
+      composed1("layer_norm", 1, 3, {eps, normalized}, layer_norm_form),
+      composed1("rms_norm", 1, 2, {eps, normalized}, rms_norm_form),
       composed1("group_norm", 1, 3, {{"num_groups", {}, true}, eps}, group_norm),
       composed1("batch_norm", 1, 5, {eps, {"training", false}}, batch_norm),
       composed1("cosine_similarity", 2, 2, {{"dim", int64_t{1}}, {"eps", 1e-8}}, cosine_similarity),

@@ -65,8 +65,9 @@ struct Op {
   OpKind kind = OpKind::composed;
   int min_inputs = 1, max_inputs = 1;  ///< -1 = any number
   std::vector<AttrSpec> attrs = {};
-  Infer infer = {};      ///< all but composed
-  Compose compose = {};  ///< composed only
+  int promotes_from = -1;  ///< inputs from this one on are brought to one dtype; -1 = none
+  Infer infer = {};        ///< all but composed
+  Compose compose = {};    ///< composed only
   Gradient gradient =
       {};  ///< not for composed; missing: differentiating through it is an error that names it
   ViewLayout layout = {};                      ///< view only

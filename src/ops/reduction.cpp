@@ -47,10 +47,6 @@ Array scan(std::string_view kernel, const Array& x, int64_t dim, bool reverse, b
   return call(kernel, {x}, std::move(attrs));
 }
 
-Array flip(const Array& x, int64_t dim) {
-  return slice_dim(x, dim, kNone, kNone, -1);
-}
-
 /// x[k + step] along a dim, 0 past the end.
 Array shifted(const Array& x, int64_t dim, int64_t step) {
   return pad_dim(x, dim, -step, step);
@@ -121,10 +117,10 @@ Arrays cumprod_gradient(const GradCall& c) {
   const int64_t dim = c.attrs.integer("dim");
   const bool reverse = c.attrs.flag("reverse");
   Array x = as(c.inputs[0], DType::f32), g = as(c.output_grads[0], DType::f32);
-  if (reverse) x = flip(x, dim), g = flip(g, dim);
+  if (reverse) x = flip(x, {dim}), g = flip(g, {dim});
   if (c.attrs.flag("exclusive")) g = shifted(g, dim, 1);
   const Array dx = scan("scan_cumprod", x, dim, false, true) * recurrence(shifted(x, dim, 1), g, dim);
-  return {as(reverse ? flip(dx, dim) : dx, c.inputs[0].dtype())};
+  return {as(reverse ? flip(dx, {dim}) : dx, c.inputs[0].dtype())};
 }
 
 /// Each gradient goes to the element that was the running extreme there: the last one that equals it.
@@ -149,14 +145,14 @@ Arrays logcumsumexp_gradient(const GradCall& c) {
   const bool reverse = c.attrs.flag("reverse"), exact = c.inputs[0].dtype() == DType::f32;
   Array x = as(c.inputs[0], DType::f32), g = as(c.output_grads[0], DType::f32);
   Array y = exact ? c.outputs[0] : scan("scan_logcumsumexp", x, dim, reverse);
-  if (reverse) x = flip(x, dim), g = flip(g, dim), y = flip(y, dim);
+  if (reverse) x = flip(x, {dim}), g = flip(g, {dim}), y = flip(y, {dim});
   const auto ratio = [](const Array& a, const Array& b) {  // of equal infinities: 1
     const Array same = call("logical_and", {eq(a, b), call("isinf", {a})});
     return exp(where(same, scalar_like(a, 0), a - b));
   };
   const Array decay = ratio(slice_dim(y, dim, 0, -1), slice_dim(y, dim, 1, kNone));
   const Array dx = ratio(x, y) * (y.shape(dim) > 1 ? recurrence(pad_dim(decay, dim, 0, 1), g, dim) : g);
-  return {as(reverse ? flip(dx, dim) : dx, c.inputs[0].dtype())};
+  return {as(reverse ? flip(dx, {dim}) : dx, c.inputs[0].dtype())};
 }
 
 // ---- Kernels.

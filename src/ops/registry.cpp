@@ -4,6 +4,7 @@
 #include "array/node.h"
 #include "base/error.h"
 #include "ops/op.h"
+#include "weft/ops.h"
 
 namespace weft {
 namespace {
@@ -46,6 +47,13 @@ Device common_device(const Op& op, const std::vector<Array>& inputs, const Devic
   return first ? first->device() : otherwise;
 }
 
+/// Converts inputs to the dtype that holds all of them.
+void promote_inputs(std::span<Array> inputs) {
+  DType common = inputs[0].dtype();
+  for (const Array& input : inputs) common = promote(common, input.dtype());
+  for (Array& input : inputs) input = as(input, common);
+}
+
 }  // namespace
 
 const Op& find_op(std::string_view name) {
@@ -68,9 +76,10 @@ std::vector<Array> apply(const Op& op, std::vector<Array> inputs, Attrs given, c
          : op.max_inputs > op.min_inputs ? fmt::format(" to {}", op.max_inputs)
                                          : "",
          count);
-  for (int i = 0; i < op.min_inputs; ++i)
+  for (int i = 0; i < (op.max_inputs < 0 ? count : op.min_inputs); ++i)
     if (!inputs[static_cast<size_t>(i)]) fail(ErrorKind::invalid, "[{}] input {} is missing", op.name, i);
   const Attrs attrs = complete(op, std::move(given));
+  if (op.promotes_from >= 0) promote_inputs(std::span(inputs).subspan(static_cast<size_t>(op.promotes_from)));
   const Device device = common_device(op, inputs, on);
   if (op.kind == OpKind::composed) return op.compose({op, inputs, attrs, device});
 

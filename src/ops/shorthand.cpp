@@ -73,44 +73,4 @@ Ints dims_of(const OpCall& call) {
   return dims;
 }
 
-Array operator+(const Array& a, const Array& b) {
-  return call("add", {a, b});
-}
-Array operator-(const Array& a, const Array& b) {
-  return call("sub", {a, b});
-}
-Array operator*(const Array& a, const Array& b) {
-  return call("mul", {a, b});
-}
-Array operator/(const Array& a, const Array& b) {
-  return call("div", {a, b});
-}
-Array operator-(const Array& a) {
-  return call("neg", {a});
-}
-Array operator+(const Array& a, double b) {
-  return a + scalar_like(a, b);
-}
-Array operator-(const Array& a, double b) {
-  return a - scalar_like(a, b);
-}
-Array operator*(const Array& a, double b) {
-  return a * scalar_like(a, b);
-}
-Array operator/(const Array& a, double b) {
-  return a / scalar_like(a, b);
-}
-Array operator+(double a, const Array& b) {
-  return scalar_like(b, a) + b;
-}
-Array operator-(double a, const Array& b) {
-  return scalar_like(b, a) - b;
-}
-Array operator*(double a, const Array& b) {
-  return scalar_like(b, a) * b;
-}
-Array operator/(double a, const Array& b) {
-  return scalar_like(b, a) / b;
-}
-
 }  // namespace weft

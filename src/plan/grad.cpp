@@ -13,9 +13,9 @@ namespace weft {
 namespace {
 
 /// Nodes between the outputs and the inputs, newest first: every user of a node comes before it.
-/// `detached`: an evaluated node was met, behind which anything may be.
+/// `detached`: the newest evaluated node that was met, behind which any older one may be.
 std::vector<std::shared_ptr<Node>> path_nodes(const std::vector<Array>& outputs,
-                                              const std::vector<Array>& inputs, bool& detached) {
+                                              const std::vector<Array>& inputs, uint64_t& detached) {
   std::vector<std::shared_ptr<Node>> all, pending;
   std::unordered_set<const Node*> seen, targets;
   for (const Array& x : inputs) targets.insert(x.node().get());
@@ -25,7 +25,7 @@ std::vector<std::shared_ptr<Node>> path_nodes(const std::vector<Array>& outputs,
     pending.pop_back();
     if (!seen.insert(node.get()).second) continue;
     all.push_back(node);
-    detached = detached || node->detached;
+    if (node->detached) detached = std::max(detached, node->id);
     for (const Array& input : node->inputs)
       if (input) pending.push_back(input.node());
   }
@@ -59,7 +59,7 @@ std::vector<Array> vjp(const std::vector<Array>& outputs, const std::vector<Arra
 
   std::unordered_set<const Node*> wanted;
   for (const Array& x : inputs) wanted.insert(x.node().get());
-  bool detached = false;
+  uint64_t detached = 0;
   const std::vector<std::shared_ptr<Node>> path = path_nodes(outputs, inputs, detached);
   std::unordered_set<const Node*> on_path;
   for (const auto& node : path) on_path.insert(node.get());
@@ -86,7 +86,7 @@ std::vector<Array> vjp(const std::vector<Array>& outputs, const std::vector<Arra
   for (const Array& x : inputs) {
     const auto found = grads.find(x.node().get());
     const bool has = found != grads.end() && found->second.size() > x.output() && found->second[x.output()];
-    if (!has && detached && !on_path.contains(x.node().get()))
+    if (!has && detached > x.node()->id && !on_path.contains(x.node().get()))
       fail(ErrorKind::invalid,
            "[grad] the result was evaluated before its gradient was asked for; use grad or value_and_grad on "
            "the function");

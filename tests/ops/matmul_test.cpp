@@ -21,10 +21,6 @@ Array counted(const Shape& shape, int start = 0) {
   return Array::from_vector(v, shape);
 }
 
-Array einsum(const std::string& equation, const std::vector<Array>& inputs) {
-  return call("einsum", inputs, {{"equation", equation}});
-}
-
 /// The slow way for letters only: for every value of every letter, the product of the operands is added to
 /// the output.
 Floats by_loops(const std::vector<std::string>& names, const std::string& output,

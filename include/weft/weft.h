@@ -1,0 +1,13 @@
+#pragma once
+
+/// All of weft.
+#include "weft/array.h"
+#include "weft/create.h"
+#include "weft/device.h"
+#include "weft/dtype.h"
+#include "weft/error.h"
+#include "weft/grad.h"
+#include "weft/ops.h"
+#include "weft/random.h"
+#include "weft/shape.h"
+#include "weft/version.h"
