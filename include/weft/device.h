@@ -19,6 +19,7 @@ class Device {
   explicit Device(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
   std::string name() const;
   Backend& backend() const { return *backend_; }
+  const std::shared_ptr<Backend>& shared_backend() const { return backend_; }
   bool operator==(const Device& other) const { return backend_ == other.backend_; }
 
  private:

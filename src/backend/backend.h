@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,13 +30,22 @@ struct Operand {
 
 struct ElementwiseProgram;  // backend/elementwise.h
 
-/// One kernel to run: a primitive by name, or a fused chain of elementwise ops (`program`). Outputs are
-/// contiguous.
+/// One kernel to run. Outputs are contiguous, unless a program stores one value per row.
+///   elementwise, rows: `program` is what it does
+///   a primitive by name; with a program, that is its epilogue: register 0 is the primitive's result, the
+///   other loads are the inputs after its own
 struct Step {
   std::string_view kernel;
-  std::vector<Operand> inputs, outputs;
+  std::vector<Operand> inputs = {}, outputs = {};
   const Attrs* attrs = nullptr;
   const ElementwiseProgram* program = nullptr;
+};
+
+/// Steps made ready to run again and again, with other storage in the same places. Refers to the attributes
+/// and programs of the steps.
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
 };
 
 /// A device as the layers above see it: memory, and bytes in and out of it. Calls are made by one thread at a
@@ -58,9 +68,17 @@ class Backend {
                     uint64_t bytes) = 0;
   virtual void synchronize() = 0;
 
-  /// Runs the steps in order. Throws ErrorKind::unsupported for a kernel or dtype that the device does not
-  /// have.
-  virtual void run(std::span<const Step> steps) = 0;
+  /// `storages`: all that the steps use, each once. Throws ErrorKind::unsupported for a kernel or dtype that
+  /// the device does not have.
+  virtual std::unique_ptr<Prepared> prepare(std::span<const Step> steps,
+                                            std::span<const StoragePtr> storages) = 0;
+
+  /// Runs the steps in order, on these storages and with these values of the programs' constants.
+  virtual void run(Prepared& prepared, std::span<const StoragePtr> storages,
+                   std::span<const double> constants) = 0;
+
+  /// Prepares, and runs once.
+  void run(std::span<const Step> steps);
   virtual MemoryUse memory() const = 0;
 };
 

@@ -33,7 +33,8 @@ Buffer::State::~State() {
   d.counters.bytes_active -= memory.capacity;
   if (fate == Fate::pooled && !d.lost() &&
       d.counters.bytes_cached + memory.capacity <= std::max(kMinPoolCache, d.counters.bytes_peak)) {
-    d.pool.emplace(memory.capacity, memory);
+    // Last in, first out: a loop then meets the same buffers in the same places, and their bind groups.
+    d.pool.emplace_hint(d.pool.lower_bound(memory.capacity), memory.capacity, memory);
     d.counters.bytes_cached += memory.capacity;
   } else {
     d.destroy_memory(memory);

@@ -73,6 +73,7 @@ struct Op {
   ViewLayout layout = {};                      ///< view only
   ScalarOp scalar = {};                        ///< elementwise only
   std::vector<std::string> scalar_attrs = {};  ///< attributes that the scalar op reads, at most two, in order
+  Fold fold = Fold::none;  ///< a primitive that folds floats over its `dims`: the planner fuses it too
 };
 
 /// Throws ErrorKind::invalid for an unknown name.

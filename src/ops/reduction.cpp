@@ -158,7 +158,7 @@ Arrays logcumsumexp_gradient(const GradCall& c) {
 // ---- Kernels.
 // --------------------------------------------------------------------------------------------------
 
-Op reduce_row(std::string name, Gradient gradient, bool to_bool = false) {
+Op reduce_row(std::string name, Fold fold, Gradient gradient, bool to_bool = false) {
   return {.name = std::move(name),
           .kind = OpKind::primitive,
           .attrs = {{"dims", {}, true}},
@@ -166,7 +166,8 @@ Op reduce_row(std::string name, Gradient gradient, bool to_bool = false) {
             return {{reduced_shape(c.inputs[0].shape(), c.attrs.list("dims"), false),
                      to_bool ? DType::boolean : c.inputs[0].dtype()}};
           },
-          .gradient = std::move(gradient)};
+          .gradient = std::move(gradient),
+          .fold = fold};
 }
 
 Op place_row(std::string name) {
@@ -191,12 +192,12 @@ const std::vector<AttrSpec> kScanExclusive = {{"dim", {}, true}, {"reverse", fal
 
 std::vector<Op> kernel_rows() {
   return {
-      reduce_row("reduce_sum", sum_gradient),
-      reduce_row("reduce_prod", prod_gradient),
-      reduce_row("reduce_max", extreme_gradient),
-      reduce_row("reduce_min", extreme_gradient),
-      reduce_row("reduce_any", {}, true),
-      reduce_row("reduce_all", {}, true),
+      reduce_row("reduce_sum", Fold::sum, sum_gradient),
+      reduce_row("reduce_prod", Fold::prod, prod_gradient),
+      reduce_row("reduce_max", Fold::max, extreme_gradient),
+      reduce_row("reduce_min", Fold::min, extreme_gradient),
+      reduce_row("reduce_any", Fold::none, {}, true),
+      reduce_row("reduce_all", Fold::none, {}, true),
       place_row("reduce_argmax"),
       place_row("reduce_argmin"),
       scan_row("scan_cumsum", kScanExclusive, cumsum_gradient),

@@ -1,15 +1,14 @@
 #pragma once
 
-#include <span>
-#include <vector>
-
-#include "weft/array.h"
+#include <cstdint>
 
 namespace weft {
 
-/// Kernels that ran so far, for tests.
+/// What evaluation did so far, for tests.
 struct EvalCounters {
-  uint64_t evals = 0, steps = 0, fused_ops = 0;
+  uint64_t evals = 0;
+  uint64_t plans_built = 0, plans_reused = 0;
+  uint64_t steps = 0;  ///< kernels that ran
 };
 EvalCounters eval_counters();
 

@@ -16,7 +16,7 @@ std::string fused_differs(const test::Program& program, const Device& device) {
   try {
     return test::difference(program, test::run_program(program, device),
                             test::run_program(program, device, true));
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     return e.what();
   }
 }
@@ -25,7 +25,7 @@ std::string device_differs(const test::Program& program, const Device& device) {
   try {
     return test::difference(program, test::run_program(program, device),
                             test::run_program(program, Device()));
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     return e.what();
   }
 }

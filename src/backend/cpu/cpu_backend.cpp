@@ -1,6 +1,8 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <cstring>
+#include <optional>
+#include <unordered_map>
 
 #include "backend/cpu/elementwise_run.h"
 #include "base/error.h"
@@ -56,21 +58,92 @@ void CpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const Storag
   });
 }
 
-void CpuBackend::run(std::span<const Step> steps) {
-  const auto tensors = [](const std::vector<Operand>& operands) {
-    std::vector<cpu::Tensor> result;
-    for (const Operand& o : operands)  // an operand without storage is an optional input that was left out
-      result.push_back({o.storage ? own(o.storage, "run", 0, 0).data() : nullptr, o.dtype, o.layout});
+namespace {
+
+struct CpuPrepared : Prepared {
+  struct Place {
+    std::vector<cpu::Tensor> tensors;
+    std::vector<int> storages;  // -1: an optional input that was left out
+  };
+  struct Item {
+    cpu::Kernel kernel = nullptr;  // null: the program is all
+    const Attrs* attrs = nullptr;
+    std::optional<ElementwiseProgram> program = {};
+    Place inputs = {}, outputs = {};
+    size_t own_inputs = 0;  // of the kernel; the rest are its epilogue's
+  };
+  std::vector<Item> items;
+};
+
+/// A kernel, then its epilogue on what it made.
+void run_with_epilogue(ThreadPool& pool, const CpuPrepared::Item& item) {
+  const std::span<const cpu::Tensor> inputs(item.inputs.tensors), outputs(item.outputs.tensors);
+  cpu::Tensor made = outputs[0];
+  std::vector<std::byte> wider;
+  if (made.dtype != item.program->loads[0]) {
+    made.dtype = item.program->loads[0];
+    wider.resize(static_cast<size_t>(element_count(made.layout.shape)) * size_of(made.dtype));
+    made.data = wider.data();
+  }
+  item.kernel(pool, inputs.first(item.own_inputs), std::span(&made, 1), *item.attrs);
+  std::vector<cpu::Tensor> loads = {made};
+  loads.insert(loads.end(), inputs.begin() + static_cast<int64_t>(item.own_inputs), inputs.end());
+  cpu::run_elementwise(pool, *item.program, loads, outputs);
+}
+
+}  // namespace
+
+std::unique_ptr<Prepared> CpuBackend::prepare(std::span<const Step> steps,
+                                              std::span<const StoragePtr> storages) {
+  static const Attrs none;
+  std::unordered_map<const Storage*, int> numbers;
+  for (const StoragePtr& storage : storages)
+    numbers.insert({storage.get(), static_cast<int>(numbers.size())});
+  const auto place = [&](const std::vector<Operand>& operands) {
+    CpuPrepared::Place result;
+    for (const Operand& o : operands) {
+      result.tensors.push_back({nullptr, o.dtype, o.layout});
+      result.storages.push_back(o.storage ? numbers.at(o.storage.get()) : -1);
+    }
     return result;
   };
+  auto prepared = std::make_unique<CpuPrepared>();
   for (const Step& step : steps) {
-    const std::vector<cpu::Tensor> inputs = tensors(step.inputs), outputs = tensors(step.outputs);
-    if (step.program) {
-      cpu::run_elementwise(pool_, *step.program, inputs, outputs);
-    } else {
-      static const Attrs none;
-      cpu::find_kernel(step.kernel)(pool_, inputs, outputs, step.attrs ? *step.attrs : none);
+    CpuPrepared::Item item{.attrs = step.attrs ? step.attrs : &none,
+                           .inputs = place(step.inputs),
+                           .outputs = place(step.outputs),
+                           .own_inputs = step.inputs.size()};
+    if (step.program) item.program = *step.program;
+    if (step.kernel != "elementwise" && step.kernel != "rows") {
+      item.kernel = cpu::find_kernel(step.kernel);
+      if (step.program) item.own_inputs -= step.program->loads.size() - 1;
     }
+    prepared->items.push_back(std::move(item));
+  }
+  return prepared;
+}
+
+void CpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
+                     std::span<const double> constants) {
+  const auto bind = [&](CpuPrepared::Place& place) {
+    for (size_t i = 0; i < place.storages.size(); ++i)
+      if (const int s = place.storages[i]; s >= 0)
+        place.tensors[i].data = own(storages[static_cast<size_t>(s)], "run", 0, 0).data();
+  };
+  for (CpuPrepared::Item& item : dynamic_cast<CpuPrepared&>(prepared).items) {
+    bind(item.inputs);
+    bind(item.outputs);
+    if (item.program)
+      for (ElementwiseProgram::Instruction& i : item.program->instructions)
+        if (i.constant >= 0) i.attrs[0] = constants[static_cast<size_t>(i.constant)];
+    if (!item.program)
+      item.kernel(pool_, item.inputs.tensors, item.outputs.tensors, *item.attrs);
+    else if (item.kernel)
+      run_with_epilogue(pool_, item);
+    else if (item.program->row_dims)
+      cpu::run_rows(pool_, *item.program, item.inputs.tensors, item.outputs.tensors);
+    else
+      cpu::run_elementwise(pool_, *item.program, item.inputs.tensors, item.outputs.tensors);
   }
 }
 

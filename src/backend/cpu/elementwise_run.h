@@ -9,4 +9,8 @@ namespace weft::cpu {
 void run_elementwise(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
                      std::span<const Tensor> outputs);
 
+/// The same for a program that folds rows.
+void run_rows(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
+              std::span<const Tensor> outputs);
+
 }  // namespace weft::cpu

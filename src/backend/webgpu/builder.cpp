@@ -75,15 +75,6 @@ std::string numbers_from_buffer(const std::string& text) {
 
 }  // namespace
 
-void Context::flush() {
-  recorder->submit();
-  recorder.emplace(device, "steps");
-}
-
-gpu::Buffer Context::scratch(int64_t words, std::string_view label) {
-  return device.alloc(static_cast<uint64_t>(std::max<int64_t>(words, 1)) * 4, label);
-}
-
 const gpu::Buffer& buffer_of(const Operand& operand) {
   const auto* storage = dynamic_cast<const WebgpuStorage*>(operand.storage.get());
   if (!storage) fail(ErrorKind::invalid, "[webgpu] run of storage that is not a GPU's");
@@ -161,6 +152,19 @@ std::string Builder::number(int64_t value) {
 
 std::string Builder::real(float value) {
   return "bitcast<f32>(" + number(std::bit_cast<int32_t>(value)) + ")";
+}
+
+std::string Builder::constant(DType dtype, double value, int id) {
+  const std::string word = number(constant_word(dtype, value));
+  if (id >= 0) constants_.push_back({numbers_.size() - 1, id, dtype});
+  switch (lane_of(dtype)) {
+    case Lane::boolean:
+      return "(" + word + " != 0u)";
+    case Lane::u32:
+      return word;
+    default:
+      return fmt::format("bitcast<{}>({})", lane_type(dtype), word);
+  }
 }
 
 std::string Builder::read(const gpu::Buffer& buffer) {
@@ -294,31 +298,29 @@ void Builder::dispatch(Context& context, int64_t groups) {
   if (groups == 0) return;
   std::string text = loaders_ + code;
   text += needed_prelude(text);
-  std::string head;
-  gpu::Buffer numbers;
+  Tape::Dispatch numbers{.numbers = numbers_, .constants = constants_};
   if (numbers_.size() > 64) {  // more than Params holds
     text = numbers_from_buffer(text);
-    numbers = context.device.alloc(numbers_.size() * 4, "numbers");
-    context.device.write(numbers, 0, std::as_bytes(std::span(numbers_)));
-    bindings_.emplace_back(numbers, 0, numbers.size());
+    numbers.table = context.device.alloc(numbers_.size() * 4, "numbers");
+    context.device.write(numbers.table, 0, std::as_bytes(std::span(numbers_)));
+    bindings_.emplace_back(numbers.table, 0, numbers.table.size());
     writes_.push_back(false);
   }
+  std::string head;
   for (size_t i = 0; i < bindings_.size(); ++i)
     head += fmt::format("@group(0) @binding({}) var<storage, {}> {}: array<u32>;\n", i,
                         writes_[i] ? "read_write" : "read",
-                        numbers && i + 1 == bindings_.size() ? "numbers" : fmt::format("b{}", i));
-  std::span<const std::byte> params;
-  if (!numbers) {
+                        numbers.table && i + 1 == bindings_.size() ? "numbers" : fmt::format("b{}", i));
+  if (!numbers.table) {
     head += "struct Params {\n";
     for (size_t i = 0; i < numbers_.size(); ++i) head += fmt::format("  p{}: u32,\n", i);
     head += "}\n";
-    params = std::as_bytes(std::span(numbers_));
   }
   const uint32_t limit = 65535;
   const auto rows = static_cast<uint32_t>((groups + limit - 1) / limit);
   const auto columns = static_cast<uint32_t>((groups + rows - 1) / rows);
   const gpu::Kernel kernel = context.device.kernel({.name = name_, .wgsl = head + text});
-  context.recorder->dispatch(kernel, bindings_, {columns, rows, 1}, params);
+  context.dispatch(kernel, bindings_, {columns, rows, 1}, std::move(numbers));
 }
 
 }  // namespace weft::webgpu

@@ -1,28 +1,17 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/elementwise.h"
 #include "backend/webgpu/layout.h"
+#include "backend/webgpu/tape.h"
 #include "gpu/recorder.h"
 
 /// Writing WGSL: numbers, buffers and element types of a kernel, and the shapes that most kernels have.
 namespace weft::webgpu {
-
-/// Where steps are recorded.
-struct Context {
-  gpu::Device& device;
-  std::optional<gpu::Recorder> recorder;
-
-  explicit Context(gpu::Device& on) : device(on), recorder(std::in_place, on, "steps") {}
-  /// Submits what was recorded, and goes on with a new recorder.
-  void flush();
-  gpu::Buffer scratch(int64_t words, std::string_view label);
-};
 
 const gpu::Buffer& buffer_of(const Operand& operand);
 
@@ -39,9 +28,10 @@ class Builder {
  public:
   explicit Builder(std::string_view name);
 
-  std::string number(int64_t value);            ///< the name of a u32; negative values wrap
-  std::string real(float value);                ///< an f32, which may be infinite or NaN
-  std::string read(const gpu::Buffer& buffer);  ///< the name of an array<u32>
+  std::string number(int64_t value);                        ///< the name of a u32; negative values wrap
+  std::string real(float value);                            ///< an f32, which may be infinite or NaN
+  std::string constant(DType dtype, double value, int id);  ///< constant `id` of the plan, a lane value
+  std::string read(const gpu::Buffer& buffer);              ///< the name of an array<u32>
   std::string write(const gpu::Buffer& buffer);
   std::string load(const Operand& operand, std::string_view at);  ///< the element's lane value
   std::string bits(const Operand& operand, std::string_view at);  ///< the element's bits as u32
@@ -66,18 +56,19 @@ class Builder {
 
   std::string name_, loaders_;
   std::vector<uint32_t> numbers_;
+  std::vector<ConstantWord> constants_;
   std::vector<gpu::Binding> bindings_;
   std::vector<bool> writes_;
 };
 
-/// Records one step of a kernel.
-using Record = void (*)(Context& context, const Step& step);
-Record find_kernel(std::string_view name);
+/// Records one step. Throws ErrorKind::unsupported when there is no such kernel.
+void record(Context& context, const Step& step);
 
 // ---- One function per family of kernels.
 // -----------------------------------------------------------------------
 
 void elementwise(Context& context, const Step& step);
+void rows(Context& context, const Step& step);
 void copy(Context& context, const Step& step);
 void pad_constant(Context& context, const Step& step);
 void cat(Context& context, const Step& step);
@@ -93,6 +84,10 @@ void search_sorted(Context& context, const Step& step);
 void sort(Context& context, const Step& step);
 void dequantize(Context& context, const Step& step);
 void random_bits(Context& context, const Step& step);
+
+/// The value of an instruction that does not fold, over registers x0, x1 ...
+std::string expression(Builder& builder, const ElementwiseProgram& program,
+                       const ElementwiseProgram::Instruction& instruction);
 
 /// to[i] = from element i, converted; both contiguous.
 void convert_all(Context& context, const Operand& from, DType dtype, const gpu::Buffer& to);

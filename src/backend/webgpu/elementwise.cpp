@@ -61,25 +61,14 @@ std::string attribute(Builder& builder, Lane lane, double value) {
   return builder.number(static_cast<int64_t>(std::clamp(value, 0.0, 0x1p32 - 1)));
 }
 
-std::string constant(Builder& builder, DType dtype, double value) {
-  switch (lane_of(dtype)) {
-    case Lane::f32:
-      return builder.real(static_cast<float>(value));
-    case Lane::i32:
-      return "bitcast<i32>(" + builder.number(static_cast<int64_t>(value)) + ")";
-    case Lane::boolean:
-      return "(" + builder.number(value != 0) + " != 0u)";
-    default:
-      return builder.number(static_cast<int64_t>(value));
-  }
-}
+}  // namespace
 
 std::string expression(Builder& builder, const ElementwiseProgram& program,
                        const ElementwiseProgram::Instruction& i) {
-  if (i.op->arity == 0) return constant(builder, i.dtype, i.attrs[0]);
+  if (i.op->arity == 0) return narrow(i.dtype, builder.constant(i.dtype, i.attrs[0], i.constant));
   const auto reg = [](int r) { return fmt::format("x{}", r); };
   if (i.op->arity == 1 && !i.op->cpu[0] && !i.op->cpu[1])
-    return convert(program.dtype_of(i.inputs[0]), i.dtype, reg(i.inputs[0]));
+    return narrow(i.dtype, convert(program.dtype_of(i.inputs[0]), i.dtype, reg(i.inputs[0])));
   const DType decides = program.dtype_of(i.op->arity == 3 ? i.inputs[2] : i.inputs[0]);
   const Lane lane = lane_of(decides);
   std::string text(i.op->wgsl[static_cast<size_t>(lane)]);
@@ -96,10 +85,8 @@ std::string expression(Builder& builder, const ElementwiseProgram& program,
     text = replaced(text, "{a}", attribute(builder, lane, i.attrs[0]));
   if (text.find("{b}") != std::string::npos)
     text = replaced(text, "{b}", attribute(builder, lane, i.attrs[1]));
-  return text;
+  return narrow(i.dtype, std::move(text));
 }
-
-}  // namespace
 
 void elementwise(Context& context, const Step& step) {
   const ElementwiseProgram& program = *step.program;
@@ -115,7 +102,7 @@ void elementwise(Context& context, const Step& step) {
     body += fmt::format("  let x{} = {};\n", k, builder.load(step.inputs[k], fmt::format("at{}", k)));
   size_t reg = program.loads.size();
   for (const ElementwiseProgram::Instruction& i : program.instructions)
-    body += fmt::format("  let x{} = {};\n", reg++, narrow(i.dtype, expression(builder, program, i)));
+    body += fmt::format("  let x{} = {};\n", reg++, expression(builder, program, i));
   body += "  return Result(";
   for (size_t k = 0; k < program.stores.size(); ++k)
     body += (k ? ", " : "") + encode(step.outputs[k].dtype, fmt::format("x{}", program.stores[k]));

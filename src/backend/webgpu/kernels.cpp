@@ -1,14 +1,20 @@
 #include <unordered_map>
 
 #include "backend/webgpu/builder.h"
+#include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
 namespace weft::webgpu {
 namespace {
 
-/// Every primitive op that is not elementwise.
+/// Fused programs and every primitive op.
+using Record = void (*)(Context& context, const Step& step);
+
 const std::unordered_map<std::string_view, Record>& table() {
   static const std::unordered_map<std::string_view, Record> kernels = {
+      {"elementwise", elementwise},
+      {"rows", rows},
+
       {"copy", copy},
       {"pad_constant", pad_constant},
       {"cat", cat},
@@ -48,10 +54,27 @@ const std::unordered_map<std::string_view, Record>& table() {
 
 }  // namespace
 
-Record find_kernel(std::string_view name) {
-  const auto found = table().find(name);
-  if (found == table().end()) fail(ErrorKind::unsupported, "[webgpu] there is no kernel '{}'", name);
-  return found->second;
+void record(Context& context, const Step& step) {
+  const auto found = table().find(step.kernel);
+  if (found == table().end()) fail(ErrorKind::unsupported, "[webgpu] there is no kernel '{}'", step.kernel);
+  if (!step.program || step.kernel == "elementwise" || step.kernel == "rows")
+    return found->second(context, step);
+
+  // The kernel, then its epilogue on what it made.
+  const size_t own = step.inputs.size() - (step.program->loads.size() - 1);
+  const DType dtype = step.program->loads[0];
+  const Shape& shape = step.outputs[0].layout.shape;
+  const auto words = (element_count(shape) * static_cast<int64_t>(size_of(dtype)) + 3) / 4;
+  const Operand made{std::make_shared<WebgpuStorage>(context.scratch(words, "product")), dtype,
+                     Layout::contiguous(shape)};
+  found->second(context, {.kernel = step.kernel,
+                          .inputs = {step.inputs.begin(), step.inputs.begin() + static_cast<int64_t>(own)},
+                          .outputs = {made},
+                          .attrs = step.attrs});
+  Step epilogue{.kernel = "elementwise", .inputs = {made}, .outputs = step.outputs, .program = step.program};
+  epilogue.inputs.insert(epilogue.inputs.end(), step.inputs.begin() + static_cast<int64_t>(own),
+                         step.inputs.end());
+  elementwise(context, epilogue);
 }
 
 }  // namespace weft::webgpu

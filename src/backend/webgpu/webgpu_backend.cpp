@@ -13,6 +13,12 @@ const gpu::Buffer& own(const StoragePtr& storage, std::string_view what) {
   return webgpu->buffer();
 }
 
+std::vector<gpu::Buffer> buffers_of(std::span<const StoragePtr> storages) {
+  std::vector<gpu::Buffer> buffers;
+  for (const StoragePtr& storage : storages) buffers.push_back(own(storage, "run"));
+  return buffers;
+}
+
 }  // namespace
 
 StoragePtr WebgpuBackend::alloc(uint64_t bytes, std::string_view label) {
@@ -34,17 +40,22 @@ void WebgpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const Sto
   recorder.submit();
 }
 
-void WebgpuBackend::run(std::span<const Step> steps) {
-  webgpu::Context context(device_);
+std::unique_ptr<Prepared> WebgpuBackend::prepare(std::span<const Step> steps,
+                                                 std::span<const StoragePtr> storages) {
+  auto tape = std::make_unique<webgpu::Tape>();
+  webgpu::Context context(device_, *tape, buffers_of(storages));
   for (const Step& step : steps) {
-    const std::string_view op = step.program ? "elementwise" : step.kernel;
-    const webgpu::Record record = step.program ? webgpu::elementwise : webgpu::find_kernel(op);
     for (const Operand& operand : step.inputs)
-      if (operand.storage) webgpu::check_operand(op, operand);
-    for (const Operand& operand : step.outputs) webgpu::check_operand(op, operand);
-    record(context, step);
+      if (operand.storage) webgpu::check_operand(step.kernel, operand);
+    for (const Operand& operand : step.outputs) webgpu::check_operand(step.kernel, operand);
+    webgpu::record(context, step);
   }
-  context.recorder->submit();
+  return tape;
+}
+
+void WebgpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
+                        std::span<const double> constants) {
+  dynamic_cast<webgpu::Tape&>(prepared).replay(device_, buffers_of(storages), constants);
 }
 
 MemoryUse WebgpuBackend::memory() const {

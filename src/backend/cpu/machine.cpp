@@ -1,0 +1,289 @@
+// What a program's registers hold, and how they are filled, computed and emptied.
+#include "backend/cpu/machine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "array/half.h"
+#include "backend/cpu/halves.h"
+#include "backend/cpu/wide.h"
+
+namespace weft::cpu {
+namespace {
+
+// ---- Between memory and registers.
+// -----------------------------------------------------------------------------
+
+/// Reads n elements, `stride` apart, into a register of the dtype's lane.
+template <typename From, typename To, typename Convert>
+void load_as(const std::byte* data, int64_t at, int64_t stride, int64_t n, void* reg, Convert convert) {
+  const auto* from = reinterpret_cast<const From*>(data) + at;
+  auto* to = static_cast<To*>(reg);
+  if (stride == 1)
+    for (int64_t i = 0; i < n; ++i) to[i] = convert(from[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = convert(from[i * stride]);
+}
+
+void load(DType dtype, const std::byte* data, int64_t at, int64_t stride, int64_t n, void* reg) {
+  const auto same = [](auto x) { return x; };
+  switch (dtype) {
+    case DType::f32:
+      return load_as<float, float>(data, at, stride, n, reg, same);
+    case DType::f16:
+      if (stride == 1)
+        return halves_to_floats(reinterpret_cast<const uint16_t*>(data) + at, static_cast<float*>(reg), n);
+      return load_as<uint16_t, float>(data, at, stride, n, reg, half_to_float);
+    case DType::bf16:
+      return load_as<uint16_t, float>(data, at, stride, n, reg, bfloat_to_float);
+    case DType::i32:
+      return load_as<int32_t, int32_t>(data, at, stride, n, reg, same);
+    case DType::u32:
+      return load_as<uint32_t, uint32_t>(data, at, stride, n, reg, same);
+    case DType::i64:
+      return load_as<int64_t, int64_t>(data, at, stride, n, reg, same);
+    case DType::u8:
+      return load_as<uint8_t, uint32_t>(data, at, stride, n, reg, same);
+    case DType::i8:
+      return load_as<int8_t, int32_t>(data, at, stride, n, reg, same);
+    case DType::boolean:
+      return load_as<uint8_t, int32_t>(data, at, stride, n, reg, [](uint8_t x) { return x != 0; });
+  }
+}
+
+template <typename From, typename To, typename Convert>
+void store_as(const void* reg, std::byte* data, int64_t at, int64_t n, Convert convert) {
+  const auto* from = static_cast<const From*>(reg);
+  auto* to = reinterpret_cast<To*>(data) + at;
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(convert(from[i]));
+}
+
+void store(DType dtype, const void* reg, std::byte* data, int64_t at, int64_t n) {
+  const auto same = [](auto x) { return x; };
+  switch (dtype) {
+    case DType::f32:
+      return store_as<float, float>(reg, data, at, n, same);
+    case DType::f16:
+      return floats_to_halves(static_cast<const float*>(reg), reinterpret_cast<uint16_t*>(data) + at, n);
+    case DType::bf16:
+      return store_as<float, uint16_t>(reg, data, at, n, float_to_bfloat);
+    case DType::i32:
+      return store_as<int32_t, int32_t>(reg, data, at, n, same);
+    case DType::u32:
+      return store_as<uint32_t, uint32_t>(reg, data, at, n, same);
+    case DType::i64:
+      return store_as<int64_t, int64_t>(reg, data, at, n, same);
+    case DType::u8:
+      return store_as<uint32_t, uint8_t>(reg, data, at, n, same);
+    case DType::i8:
+      return store_as<int32_t, int8_t>(reg, data, at, n, same);
+    case DType::boolean:
+      return store_as<int32_t, uint8_t>(reg, data, at, n, [](int32_t x) { return x != 0; });
+  }
+}
+
+// ---- Inside registers.
+// -----------------------------------------------------------------------------------------
+
+/// Wraps or rounds a register to a dtype narrower than its lane.
+void narrow(DType dtype, void* reg, int64_t n) {
+  const auto each = [&](auto* values, auto f) {
+    for (int64_t i = 0; i < n; ++i) values[i] = f(values[i]);
+  };
+  switch (dtype) {
+    case DType::f16:
+      return round_to_halves(static_cast<float*>(reg), n);
+    case DType::bf16:
+      return round_to_bfloats(static_cast<float*>(reg), n);
+    case DType::u8:
+      return each(static_cast<uint32_t*>(reg), [](uint32_t x) { return x & 0xff; });
+    case DType::i8:
+      return each(static_cast<int32_t*>(reg),
+                  [](int32_t x) { return static_cast<int32_t>(static_cast<int8_t>(x)); });
+    default:
+      return;
+  }
+}
+
+template <typename To>
+To from_float(float x) {  // toward zero; out of range is clamped rather than undefined
+  if constexpr (std::is_same_v<To, float>) {
+    return x;
+  } else {
+    constexpr auto low = static_cast<double>(std::numeric_limits<To>::min()),
+                   high = static_cast<double>(std::numeric_limits<To>::max());
+    if (std::isnan(x)) return 0;
+    if (x >= high) return std::numeric_limits<To>::max();
+    return x <= low ? std::numeric_limits<To>::min() : static_cast<To>(x);
+  }
+}
+
+template <typename From, typename To>
+void convert_lane(const void* in, void* out, int64_t n) {
+  const auto* from = static_cast<const From*>(in);
+  auto* to = static_cast<To*>(out);
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (std::is_same_v<From, float>)
+      to[i] = from_float<To>(from[i]);
+    else
+      to[i] = static_cast<To>(from[i]);
+  }
+}
+
+template <typename From>
+void convert_from(const void* in, Lane to, void* out, int64_t n) {
+  switch (to) {
+    case Lane::f32:
+      return convert_lane<From, float>(in, out, n);
+    case Lane::i32:
+      return convert_lane<From, int32_t>(in, out, n);
+    case Lane::u32:
+      return convert_lane<From, uint32_t>(in, out, n);
+    case Lane::i64:
+      return convert_lane<From, int64_t>(in, out, n);
+    case Lane::boolean: {
+      const auto* from = static_cast<const From*>(in);
+      for (int64_t i = 0; i < n; ++i) static_cast<int32_t*>(out)[i] = from[i] != 0;
+    }
+  }
+}
+
+void convert(DType from, const void* in, DType to, void* out, int64_t n) {
+  // A float goes to a narrow or unsigned integer through i64, so that negative values wrap as PyTorch's do.
+  switch (lane_of(from)) {
+    case Lane::f32:
+      if (to == DType::u8 || to == DType::u32) {
+        for (int64_t i = 0; i < n; ++i)
+          static_cast<uint32_t*>(out)[i] =
+              static_cast<uint32_t>(from_float<int64_t>(static_cast<const float*>(in)[i]));
+        return;
+      }
+      return convert_from<float>(in, lane_of(to), out, n);
+    case Lane::u32:
+      return convert_from<uint32_t>(in, lane_of(to), out, n);
+    case Lane::i64:
+      return convert_from<int64_t>(in, lane_of(to), out, n);
+    case Lane::i32:
+    case Lane::boolean:
+      return convert_from<int32_t>(in, lane_of(to), out, n);
+  }
+}
+
+void fill_constant(DType dtype, double value, void* out, int64_t n) {
+  const auto fill = [&](auto typed) { std::fill_n(static_cast<decltype(typed)*>(out), n, typed); };
+  switch (lane_of(dtype)) {
+    case Lane::f32:
+      return fill(static_cast<float>(value));
+    case Lane::i32:
+      return fill(static_cast<int32_t>(value));
+    case Lane::u32:
+      return fill(static_cast<uint32_t>(static_cast<int64_t>(value)));
+    case Lane::i64:
+      return fill(static_cast<int64_t>(value));
+    case Lane::boolean:
+      return fill(static_cast<int32_t>(value != 0));
+  }
+}
+
+/// In memory as in a register.
+bool is_plain(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::i32 || dtype == DType::u32 || dtype == DType::i64;
+}
+
+}  // namespace
+
+Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<const Tensor> outputs)
+    : program_(program),
+      outputs_(outputs),
+      loads_(program.loads.size()),
+      registers_(loads_ + program.instructions.size()),
+      is_read_(registers_.size()),
+      output_of_(registers_.size(), kNone) {
+  size_t width = 4;  // bytes of an element
+  for (size_t reg = 0; reg < registers_.size(); ++reg)
+    if (program.dtype_of(static_cast<int>(reg)) == DType::i64) width = 8;
+  // One line to spare: registers 2 KiB apart would compete for the same lines of L1.
+  lines_ = (static_cast<size_t>(tile) * width + sizeof(Line) - 1) / sizeof(Line) + 1;
+  memory_ = std::make_unique_for_overwrite<Line[]>(registers_.size() * lines_);
+  for (size_t reg = 0; reg < registers_.size(); ++reg) registers_[reg] = own(reg);
+  for (size_t k = 0; k < outputs.size(); ++k)
+    if (stored(k) >= loads_ && is_plain(outputs[k].dtype)) output_of_[stored(k)] = k;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const ElementwiseProgram::Instruction& instruction = program.instructions[i];
+    for (int k = 0; k < instruction.arity(); ++k)
+      is_read_[static_cast<size_t>(instruction.inputs[static_cast<size_t>(k)])] = true;
+    if (instruction.arity() > 0) continue;
+    const size_t constant = loads_ + i;  // the same in every tile
+    output_of_[constant] = kNone;
+    fill_constant(instruction.dtype, instruction.attrs[0], own(constant), tile);
+    narrow(instruction.dtype, own(constant), tile);
+  }
+}
+
+void Machine::load(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t n) {
+  if (stride == 1 && is_plain(from.dtype))
+    registers_[reg] = from.data + offset * static_cast<int64_t>(size_of(from.dtype));
+  else
+    load_part(reg, from, offset, stride, 0, n);
+}
+
+void Machine::load_part(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t at,
+                        int64_t n) {
+  const size_t bytes = from.dtype == DType::i64 ? 8 : 4;
+  registers_[reg] = own(reg);
+  void* to = static_cast<std::byte*>(own(reg)) + static_cast<size_t>(at) * bytes;
+  wide<cpu::load>(from.dtype, static_cast<const std::byte*>(from.data), offset, stride, n, to);
+}
+
+void Machine::run(int64_t at, int64_t n) {
+  for (size_t reg = loads_; reg < registers_.size(); ++reg) {
+    if (program_.instructions[reg - loads_].arity() == 0) continue;
+    const size_t k = output_of_[reg];
+    compute_into(
+        reg, k == kNone ? own(reg) : outputs_[k].data + at * static_cast<int64_t>(size_of(outputs_[k].dtype)),
+        n);
+  }
+  for (size_t k = 0; k < outputs_.size(); ++k)
+    if (output_of_[stored(k)] != k) store(stored(k), outputs_[k], at, n);
+}
+
+void Machine::compute(size_t reg, int64_t n) {
+  if (program_.instructions[reg - loads_].arity() > 0) compute_into(reg, own(reg), n);
+}
+
+void Machine::compute_into(size_t reg, void* result, int64_t n) {
+  const ElementwiseProgram::Instruction& i = program_.instructions[reg - loads_];
+  if (i.op->arity == 1 && !i.op->cpu[0] && !i.op->cpu[1]) {
+    wide<convert>(program_.dtype_of(i.inputs[0]), input(i, 0), i.dtype, result, n);
+  } else {
+    const void* inputs[3] = {input(i, 0), input(i, 1), input(i, 2)};
+    const int decides = i.op->arity == 3 ? i.inputs[2] : i.inputs[0];
+    i.op->cpu[static_cast<size_t>(lane_of(program_.dtype_of(decides)))](inputs, result, n, i.attrs.data());
+  }
+  if (is_read_[reg]) wide<narrow>(i.dtype, result, n);  // else store() does it
+  registers_[reg] = result;
+}
+
+void Machine::set(size_t reg, float value, int64_t n) {
+  std::fill_n(static_cast<float*>(own(reg)), n, value);
+  narrow(program_.dtype_of(static_cast<int>(reg)), own(reg), n);
+}
+
+void Machine::set(size_t reg, const double* values, int64_t n) {
+  std::copy_n(values, n, static_cast<float*>(own(reg)));
+  narrow(program_.dtype_of(static_cast<int>(reg)), own(reg), n);
+}
+
+void Machine::spread(size_t reg, int64_t n) {
+  if (program_.dtype_of(static_cast<int>(reg)) == DType::i64)
+    std::fill_n(static_cast<int64_t*>(own(reg)), n, *static_cast<int64_t*>(own(reg)));
+  else
+    std::fill_n(static_cast<uint32_t*>(own(reg)), n, *static_cast<uint32_t*>(own(reg)));
+}
+
+void Machine::store(size_t reg, const Tensor& to, int64_t at, int64_t n) const {
+  wide<cpu::store>(to.dtype, static_cast<const void*>(registers_[reg]), to.data, at, n);
+}
+
+}  // namespace weft::cpu

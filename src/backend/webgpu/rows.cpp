@@ -1,0 +1,382 @@
+// Programs that fold rows: softmax, norms, losses, and reductions with work before and after them. A
+// workgroup takes one row, or several short ones; each fold is a pass over the row and a tree in shared
+// memory. What is computed per element is computed again in each pass that needs it: its inputs are in the
+// cache by then.
+#include <algorithm>
+#include <bit>
+
+#include "backend/webgpu/builder.h"
+#include "backend/webgpu/webgpu_backend.h"
+#include "base/error.h"
+
+namespace weft::webgpu {
+namespace {
+
+using Instruction = ElementwiseProgram::Instruction;
+
+constexpr int64_t kThreads = 256;
+constexpr int64_t kPieces = 512;  // workgroups that fill a GPU
+
+/// What a row program needs to know about its registers.
+struct Registers {
+  const ElementwiseProgram& program;
+  std::vector<bool> per_row;  ///< the same along the row
+  std::vector<int> depth;     ///< folds that come before it, one after the other
+
+  Registers(const ElementwiseProgram& of, const std::vector<Operand>& inputs) : program(of) {
+    for (const Operand& input : inputs) {
+      per_row.push_back(program.is_per_row(input.layout));
+      depth.push_back(0);
+    }
+    for (const Instruction& i : program.instructions) {
+      bool row = true;
+      int d = 0;
+      for (int k = 0; k < i.arity(); ++k) {
+        const auto input = static_cast<size_t>(i.inputs[static_cast<size_t>(k)]);
+        row = row && per_row[input];
+        d = std::max(d, depth[input]);
+      }
+      per_row.push_back(row || i.fold != Fold::none);
+      depth.push_back(d + (i.fold != Fold::none ? 1 : 0));
+    }
+  }
+
+  size_t loads() const { return program.loads.size(); }
+  const Instruction& instruction(size_t reg) const { return program.instructions[reg - loads()]; }
+  bool folds(size_t reg) const { return reg >= loads() && instruction(reg).fold != Fold::none; }
+  int max_depth() const { return *std::ranges::max_element(depth); }
+
+  /// Registers per element that have to be computed for these, in order.
+  std::vector<size_t> elements_for(std::vector<size_t> pending) const {
+    std::vector<bool> wanted(depth.size(), false);
+    while (!pending.empty()) {
+      const size_t reg = pending.back();
+      pending.pop_back();
+      if (per_row[reg] || wanted[reg]) continue;
+      wanted[reg] = true;
+      if (reg < loads()) continue;
+      for (int k = 0; k < instruction(reg).arity(); ++k)
+        pending.push_back(static_cast<size_t>(instruction(reg).inputs[static_cast<size_t>(k)]));
+    }
+    std::vector<size_t> regs;
+    for (size_t reg = 0; reg < wanted.size(); ++reg)
+      if (wanted[reg]) regs.push_back(reg);
+    return regs;
+  }
+};
+
+std::string_view start_of(Fold fold) {
+  switch (fold) {
+    case Fold::prod:
+      return "1.0";
+    case Fold::max:
+      return "-weft_inf()";
+    case Fold::min:
+      return "weft_inf()";
+    default:
+      return "0.0";
+  }
+}
+
+std::string joined(Fold fold, std::string_view a, std::string_view b) {
+  switch (fold) {
+    case Fold::prod:
+      return fmt::format("({} * {})", a, b);
+    case Fold::max:
+      return fmt::format("weft_max({}, {})", a, b);
+    case Fold::min:
+      return fmt::format("weft_min({}, {})", a, b);
+    default:
+      return fmt::format("({} + {})", a, b);
+  }
+}
+
+constexpr std::string_view name_of_fold(Fold fold) {
+  constexpr std::string_view kNames[] = {"none", "sum", "prod", "max", "min"};
+  return kNames[static_cast<size_t>(fold)];
+}
+
+/// One step, written for `lanes` threads per row.
+class Writer {
+ public:
+  Writer(const Step& step, int64_t lanes)
+      : step_(step), regs_(*step.program, step.inputs), lanes_(lanes), builder_("rows") {
+    const Shape& shape = step.outputs[0].layout.shape;
+    const size_t rank = shape.size(), kept = rank - step.program->row_dims;
+    for (const Operand& input : step.inputs) row_.offsets.push_back(input.layout.offset);
+    element_.offsets.assign(step.inputs.size(), 0);
+    for (size_t d = 0; d < rank; ++d) {
+      std::vector<int64_t> strides;
+      for (const Operand& input : step.inputs) strides.push_back(input.layout.strides[d]);
+      (d < kept ? row_ : element_).add(shape[d], std::move(strides));
+    }
+    rows_ = row_.count();
+    length_ = element_.count();
+    for (size_t k = 0; k < step.outputs.size(); ++k) {
+      const auto reg = static_cast<size_t>(step.program->stores[k]);
+      (is_row_output(k) ? row_stores_ : element_stores_).push_back({k, reg});
+    }
+  }
+
+  /// Every row by the threads of one workgroup, or a part of one.
+  void whole(Context& context, std::span<const Operand> outputs) {
+    begin(builder_.number(rows_), "index");
+    for (int d = 1; d <= regs_.max_depth(); ++d) {
+      fold_pass(d, "lane", builder_.number(length_));
+      for (size_t reg : folds_at(d)) finish_fold(reg, fmt::format("acc{}", reg));
+      row_registers(d);
+    }
+    element_pass(outputs);
+    store_rows(outputs);
+    const int64_t per_group = kThreads / lanes_;
+    builder_.groups(context, (rows_ + per_group - 1) / per_group, kThreads, body_);
+  }
+
+  /// Long rows, many workgroups each: what they fold goes to `partial`.
+  void pieces(Context& context, int64_t count, const gpu::Buffer& partial) {
+    const std::string pieces = builder_.number(count), length = builder_.number(length_),
+                      size = builder_.number((length_ + count - 1) / count);
+    begin(builder_.number(rows_), fmt::format("(index / {})", pieces));
+    body_ += fmt::format("  let first = index % {} * {};\n", pieces, size);
+    fold_pass(1, "first + lane", fmt::format("min(first + {}, {})", size, length));
+    const std::vector<size_t> folds = folds_at(1);
+    for (size_t k = 0; k < folds.size(); ++k) {
+      finish_fold(folds[k], fmt::format("acc{}", folds[k]), false);
+      body_ += fmt::format("  if (lane == 0u) {{ {}[index * {}u + {}u] = bitcast<u32>(x{}); }}\n",
+                           builder_.write(partial), folds.size(), k, folds[k]);
+    }
+    builder_.groups(context, rows_ * count, kThreads, body_);
+  }
+
+  /// The same rows from what pieces() left.
+  void join_pieces(Context& context, int64_t count, const gpu::Buffer& partial,
+                   std::span<const Operand> outputs) {
+    begin(builder_.number(rows_), "index");
+    const std::vector<size_t> folds = folds_at(1);
+    const std::string pieces = builder_.number(count), from = builder_.read(partial);
+    for (size_t k = 0; k < folds.size(); ++k) {
+      const Fold fold = regs_.instruction(folds[k]).fold;
+      body_ += fmt::format(
+          "  var acc{0} = {1};\n  for (var j = lane; j < {2}; j += {3}u) {{\n    let part = "
+          "bitcast<f32>({4}[(row * {2} + j) * {5}u + {6}u]);\n    acc{0} = {7};\n  }}\n",
+          folds[k], start_of(fold), pieces, lanes_, from, folds.size(), k,
+          joined(fold, fmt::format("acc{}", folds[k]), "part"));
+      finish_fold(folds[k], fmt::format("acc{}", folds[k]));
+    }
+    row_registers(1);
+    store_rows(outputs);
+    builder_.groups(context, rows_, kThreads, body_);
+  }
+
+  bool one_pass() const { return element_stores_.empty() && regs_.max_depth() == 1; }
+  bool is_row_output(size_t k) const { return step_.program->is_per_row(step_.outputs[k].layout); }
+  int64_t rows() const { return rows_; }
+  int64_t length() const { return length_; }
+  /// Neighbouring rows are neighbours in memory, elements of a row are not.
+  bool columns() const {
+    bool across = false, along = false;
+    for (size_t k = 0; k < step_.inputs.size(); ++k) {
+      if (regs_.per_row[k]) continue;
+      across = across || (!row_.dims.empty() && row_.dims.back().strides[k] == 1);
+      along = along || element_.dims.empty() || element_.dims.back().strides[k] == 1;
+    }
+    return across && !along;
+  }
+
+ private:
+  struct Store {
+    size_t output, reg;
+  };
+
+  std::string bits_of(const Store& s, std::span<const Operand> outputs) const {
+    const DType to = outputs[s.output].dtype, from = step_.program->dtype_of(static_cast<int>(s.reg));
+    return encode(to, convert(from, to, fmt::format("x{}", s.reg)));
+  }
+
+  std::vector<size_t> folds_at(int depth) const {
+    std::vector<size_t> result;
+    for (size_t reg = regs_.loads(); reg < regs_.depth.size(); ++reg)
+      if (regs_.folds(reg) && regs_.depth[reg] == depth) result.push_back(reg);
+    return result;
+  }
+
+  void begin(const std::string& rows, const std::string& group) {
+    const int64_t per_group = kThreads / lanes_;
+    body_ = fmt::format("  let lane = thread % {0}u;\n  let place = {1} * {2}u + thread / {0}u;\n", lanes_,
+                        group, per_group);
+    body_ += fmt::format("  let row = min(place, {0} - 1u);\n  let inside = place < {0};\n", rows);
+    body_ += builder_.unravel(row_, "row", "r");
+    for (size_t k = 0; k < regs_.loads(); ++k)
+      if (regs_.per_row[k])
+        body_ += fmt::format("  let x{} = {};\n", k, builder_.load(step_.inputs[k], fmt::format("rat{}", k)));
+    row_registers(0);
+  }
+
+  void row_registers(int depth) {
+    for (size_t reg = regs_.loads(); reg < regs_.depth.size(); ++reg)
+      if (regs_.per_row[reg] && !regs_.folds(reg) && regs_.depth[reg] == depth)
+        body_ += fmt::format("  let x{} = {};\n", reg,
+                             expression(builder_, *step_.program, regs_.instruction(reg)));
+  }
+
+  /// Statements for the element `j` of the row.
+  std::string element_registers(const std::vector<size_t>& wanted) {
+    if (unravel_.empty()) unravel_ = builder_.unravel(element_, "j", "e");
+    std::string text = unravel_;
+    for (size_t reg : regs_.elements_for(wanted)) {
+      const std::string value = reg < regs_.loads()
+                                    ? builder_.load(step_.inputs[reg], fmt::format("rat{0} + eat{0}", reg))
+                                    : expression(builder_, *step_.program, regs_.instruction(reg));
+      text += fmt::format("  let x{} = {};\n", reg, value);
+    }
+    return text;
+  }
+
+  /// acc<reg> of the folds of one depth, over this thread's elements. In runs of 32, so that sums lose
+  /// little.
+  void fold_pass(int depth, std::string_view begin, std::string_view end) {
+    const std::vector<size_t> folds = folds_at(depth);
+    std::vector<size_t> inputs;
+    std::string starts, part_starts, parts, joins;
+    for (size_t reg : folds) {
+      const Instruction& i = regs_.instruction(reg);
+      inputs.push_back(static_cast<size_t>(i.inputs[0]));
+      starts += fmt::format("  var acc{} = {};\n", reg, start_of(i.fold));
+      part_starts += fmt::format("    var part{} = {};\n", reg, start_of(i.fold));
+      parts += fmt::format("      part{} = {};\n", reg,
+                           joined(i.fold, fmt::format("part{}", reg), fmt::format("x{}", i.inputs[0])));
+      joins += fmt::format("    acc{} = {};\n", reg,
+                           joined(i.fold, fmt::format("acc{}", reg), fmt::format("part{}", reg)));
+    }
+    body_ +=
+        starts + fmt::format(
+                     "  let end{0} = {1};\n  for (var j{0} = {2}; j{0} < end{0}; ) {{\n{3}"
+                     "    for (var k = 0u; k < 32u && j{0} < end{0}; k++) {{\n      let j = j{0};\n{4}{5}"
+                     "      j{0} += {6}u;\n    }}\n{7}  }}\n",
+                     depth, end, begin, part_starts, element_registers(inputs), parts, lanes_, joins);
+  }
+
+  /// x<reg> from every thread's part of it.
+  void finish_fold(size_t reg, const std::string& own, bool rounded = true) {
+    const Instruction& i = regs_.instruction(reg);
+    std::string value = own;
+    if (lanes_ > 1) {
+      const std::string name = fmt::format("tree_{}", name_of_fold(i.fold));
+      if (builder_.code.find("fn " + name) == std::string::npos) {
+        if (builder_.code.find("var<workgroup>") == std::string::npos)
+          builder_.code += fmt::format("var<workgroup> states: array<f32, {}>;\n", kThreads);
+        builder_.code += fmt::format(
+            "fn {}(thread: u32, lane: u32, own: f32) -> f32 {{\n  states[thread] = own;\n  "
+            "workgroupBarrier();\n"
+            "  for (var half = {}u; half > 0u; half /= 2u) {{\n"
+            "    if (lane < half) {{ states[thread] = {}; }}\n    workgroupBarrier();\n  }}\n"
+            "  let all = states[thread - lane];\n  workgroupBarrier();\n  return all;\n}}\n",
+            name, lanes_ / 2, joined(i.fold, "states[thread]", "states[thread + half]"));
+      }
+      value = fmt::format("{}(thread, lane, {})", name, own);
+    }
+    body_ += fmt::format("  let x{} = {};\n", reg, rounded ? narrow(i.dtype, value) : value);
+  }
+
+  void element_pass(std::span<const Operand> outputs) {
+    if (element_stores_.empty()) return;
+    std::vector<size_t> wanted;
+    size_t narrowest = 4;
+    for (const Store& s : element_stores_) {
+      wanted.push_back(s.reg);
+      narrowest = std::min(narrowest, size_of(outputs[s.output].dtype));
+    }
+    const auto per = static_cast<int64_t>(4 / narrowest);  // elements of a thread at a time
+    const std::string length = builder_.number(length_);
+    body_ += fmt::format(
+        "  if (!inside) {{ return; }}\n  for (var first = lane * {0}u; first < {1}; first += {2}u) {{\n", per,
+        length, lanes_ * per);
+    if (per == 1) {
+      body_ += "  let j = first;\n" + element_registers(wanted);
+      for (const Store& s : element_stores_)
+        body_ += fmt::format("  {}[row * {} + j] = {};\n", builder_.write(buffer_of(outputs[s.output])),
+                             length, bits_of(s, outputs));
+    } else {
+      for (const Store& s : element_stores_)
+        body_ += fmt::format("  var words{} = array<u32, {}>();\n", s.output,
+                             per * static_cast<int64_t>(size_of(outputs[s.output].dtype)) / 4);
+      body_ += fmt::format("  for (var k = 0u; k < {}u; k++) {{\n  let j = first + k;\n", per) +
+               element_registers(wanted);
+      for (const Store& s : element_stores_) {
+        const size_t in_word = 4 / size_of(outputs[s.output].dtype);
+        body_ += fmt::format("  words{0}[k / {1}u] |= {2} << ((k % {1}u) * {3}u);\n", s.output, in_word,
+                             bits_of(s, outputs), 32 / in_word);
+      }
+      body_ += "  }\n";
+      for (const Store& s : element_stores_) {
+        const auto in_word = static_cast<int64_t>(4 / size_of(outputs[s.output].dtype));
+        for (int64_t w = 0; w < per / in_word; ++w)
+          body_ += fmt::format("  {0}[(row * {1} + first) / {2}u + {3}u] = words{4}[{3}];\n",
+                               builder_.write(buffer_of(outputs[s.output])), length, in_word, w, s.output);
+      }
+    }
+    body_ += "  }\n";
+  }
+
+  void store_rows(std::span<const Operand> outputs) {
+    for (const Store& s : row_stores_)
+      body_ += fmt::format("  if (inside && lane == 0u) {{ {}[row] = {}; }}\n",
+                           builder_.write(buffer_of(outputs[s.output])), bits_of(s, outputs));
+  }
+
+  const Step& step_;
+  Registers regs_;
+  int64_t lanes_;
+  Builder builder_;
+  Walk row_, element_;  // over the loads
+  int64_t rows_ = 1, length_ = 1;
+  std::vector<Store> row_stores_, element_stores_;
+  std::string body_, unravel_;
+};
+
+/// A dtype of whole words for the values of a narrow one.
+DType word_type(DType dtype) {
+  if (is_float(dtype)) return DType::f32;
+  return dtype == DType::i8 ? DType::i32 : DType::u32;
+}
+
+}  // namespace
+
+void rows(Context& context, const Step& step) {
+  const Writer shape(step, 1);
+  // Threads of different rows must not write into one word: such outputs are made wide, then packed.
+  std::vector<Operand> outputs;
+  for (size_t k = 0; k < step.outputs.size(); ++k) {
+    const Operand& out = step.outputs[k];
+    const bool row = shape.is_row_output(k);
+    const auto in_word = static_cast<int64_t>(4 / size_of(out.dtype));
+    const bool whole_words = in_word == 1 || (!row && shape.length() % 4 == 0);
+    const int64_t count = row ? shape.rows() : shape.rows() * shape.length();
+    outputs.push_back(whole_words ? out
+                                  : Operand{std::make_shared<WebgpuStorage>(context.scratch(count, "rows")),
+                                            word_type(out.dtype), Layout::contiguous({count})});
+  }
+
+  const int64_t pieces =
+      std::min(shape.length() / (4 * kThreads), std::max<int64_t>(1, kPieces / shape.rows()));
+  if (shape.one_pass() && pieces > 1 && !(shape.columns() && shape.rows() >= 8192)) {
+    const size_t folds = step.program->instructions.size();
+    const gpu::Buffer partial =
+        context.scratch(shape.rows() * pieces * static_cast<int64_t>(folds), "partial");
+    Writer(step, kThreads).pieces(context, pieces, partial);
+    Writer(step, kThreads).join_pieces(context, pieces, partial, outputs);
+  } else {
+    const bool alone = shape.length() <= 16 || (shape.columns() && shape.rows() >= 4096);
+    const int64_t lanes =
+        alone ? 1
+              : std::clamp<int64_t>(
+                    static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(shape.length()) / 4)), 8,
+                    kThreads);
+    Writer(step, lanes).whole(context, outputs);
+  }
+  for (size_t k = 0; k < outputs.size(); ++k)
+    if (outputs[k].storage != step.outputs[k].storage)
+      convert_all(context, outputs[k], step.outputs[k].dtype, buffer_of(step.outputs[k]));
+}
+
+}  // namespace weft::webgpu

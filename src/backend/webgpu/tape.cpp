@@ -1,0 +1,71 @@
+#include "backend/webgpu/tape.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/elementwise.h"
+
+namespace weft::webgpu {
+
+uint32_t constant_word(DType dtype, double value) {
+  switch (lane_of(dtype)) {
+    case Lane::f32:
+      return std::bit_cast<uint32_t>(static_cast<float>(value));
+    case Lane::boolean:
+      return value != 0;
+    default:
+      return static_cast<uint32_t>(static_cast<int64_t>(value));
+  }
+}
+
+Context::Context(gpu::Device& on, Tape& tape, std::span<const gpu::Buffer> buffers)
+    : device(on), tape_(tape) {
+  for (const gpu::Buffer& buffer : buffers)
+    places_.insert({buffer.state().get(), static_cast<int>(places_.size())});
+}
+
+gpu::Buffer Context::scratch(int64_t words, std::string_view label) {
+  const uint64_t bytes = static_cast<uint64_t>(std::max<int64_t>(words, 1)) * 4;
+  scratch_.push_back(device.alloc(bytes, label));
+  places_.insert({scratch_.back().state().get(), static_cast<int>(places_.size())});
+  tape_.scratch.push_back(bytes);
+  return scratch_.back();
+}
+
+void Context::dispatch(const gpu::Kernel& kernel, std::span<const gpu::Binding> bindings, gpu::Grid grid,
+                       Tape::Dispatch numbers) {
+  numbers.kernel = kernel;
+  numbers.grid = grid;
+  for (const gpu::Binding& b : bindings) {
+    const auto place = places_.find(b.buffer.state().get());
+    const bool whole = b.offset == 0 && (b.size == 0 || b.size == b.buffer.size());
+    const bool given = place != places_.end();
+    numbers.bindings.push_back({.buffer = given ? place->second : -1,
+                                .fixed = given ? gpu::Buffer() : b.buffer,
+                                .offset = b.offset,
+                                .size = whole ? 0 : b.size});
+  }
+  tape_.dispatches.push_back(std::move(numbers));
+}
+
+void Tape::replay(gpu::Device& device, std::vector<gpu::Buffer> buffers, std::span<const double> constants) {
+  for (uint64_t bytes : scratch) buffers.push_back(device.alloc(bytes, "scratch"));
+  gpu::Recorder recorder(device, "steps");
+  std::vector<gpu::Binding> bindings;
+  for (Dispatch& d : dispatches) {
+    for (const ConstantWord& c : d.constants)
+      d.numbers[c.word] = constant_word(c.dtype, constants[static_cast<size_t>(c.constant)]);
+    const auto words = std::as_bytes(std::span(d.numbers));
+    if (d.table && !d.constants.empty()) device.write(d.table, 0, words);
+    bindings.clear();
+    for (const Part& part : d.bindings) {
+      const gpu::Buffer& buffer = part.buffer < 0 ? part.fixed : buffers[static_cast<size_t>(part.buffer)];
+      // The size is part of what a bind group is known by.
+      bindings.emplace_back(buffer, part.offset, part.size ? part.size : buffer.size());
+    }
+    recorder.dispatch(d.kernel, bindings, d.grid, d.table ? std::span<const std::byte>() : words);
+  }
+  recorder.submit();
+}
+
+}  // namespace weft::webgpu

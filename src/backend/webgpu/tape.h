@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/backend.h"
+#include "gpu/recorder.h"
+
+/// Steps as a list of dispatches that can be submitted again with other buffers.
+namespace weft::webgpu {
+
+/// A number of a dispatch that is a constant of the plan.
+struct ConstantWord {
+  size_t word = 0;
+  int constant = 0;
+  DType dtype = DType::f32;
+};
+
+/// The word that stands for a constant in a kernel.
+uint32_t constant_word(DType dtype, double value);
+
+struct Tape : Prepared {
+  struct Part {
+    int buffer = -1;    ///< index: those given to replay(), then scratch; -1 = always the same one:
+    gpu::Buffer fixed;  ///< a table
+    uint64_t offset = 0, size = 0;  ///< size 0 = all of it
+  };
+  struct Dispatch {
+    gpu::Kernel kernel = {};
+    std::vector<Part> bindings = {};
+    gpu::Grid grid = {};
+    std::vector<uint32_t> numbers;  ///< Params, or the contents of `table`
+    gpu::Buffer table = {};         ///< where there are more numbers than Params holds
+    std::vector<ConstantWord> constants = {};
+  };
+  std::vector<uint64_t> scratch;  ///< bytes
+  std::vector<Dispatch> dispatches;
+
+  void replay(gpu::Device& device, std::vector<gpu::Buffer> buffers, std::span<const double> constants);
+};
+
+/// Where steps are recorded: kernels see real buffers, the tape remembers which place each has.
+class Context {
+ public:
+  Context(gpu::Device& on, Tape& tape, std::span<const gpu::Buffer> buffers);
+
+  gpu::Device& device;
+
+  /// Memory that the kernels of one step pass on to each other.
+  gpu::Buffer scratch(int64_t words, std::string_view label);
+
+  void dispatch(const gpu::Kernel& kernel, std::span<const gpu::Binding> bindings, gpu::Grid grid,
+                Tape::Dispatch numbers);
+
+ private:
+  Tape& tape_;
+  std::unordered_map<const gpu::Buffer::State*, int> places_;
+  std::vector<gpu::Buffer> scratch_;
+};
+
+}  // namespace weft::webgpu

@@ -1,0 +1,214 @@
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ops/op.h"
+#include "plan/group.h"
+
+namespace weft {
+namespace {
+
+/// Where each value would be if it were in memory: results in row-major order, views in what they look at.
+std::vector<Spot> spots_of(const Graph& graph) {
+  std::vector<Spot> spots;
+  for (const Graph::Leaf& leaf : graph.leaves) spots.push_back({static_cast<int>(spots.size()), leaf.layout});
+  for (const Graph::Step& step : graph.steps) {
+    const Op& op = *step.node->op;
+    if (op.kind == OpKind::view) {
+      const Spot& input = spots[static_cast<size_t>(step.inputs[0])];
+      if (auto layout = op.layout(step.node->attrs, input.layout, step.node->outputs[0].shape)) {
+        spots.push_back({input.owner, *std::move(layout)});
+        continue;
+      }
+    }
+    for (const Value& output : step.node->outputs)
+      spots.push_back({static_cast<int>(spots.size()), Layout::contiguous(output.shape)});
+  }
+  return spots;
+}
+
+/// Cuts a graph into kernels, from its ends to its beginnings, so that a producer is asked for when it is
+/// known who needs it.
+class Scheduler {
+ public:
+  explicit Scheduler(const Graph& graph)
+      : graph_(graph), spots_(spots_of(graph)), needed_(graph.steps.size()), stored_(graph.steps.size()) {
+    for (size_t s = graph.steps.size(); s-- > 0;)
+      if ((needed_[s] || graph.steps[s].wanted) && !stored_[s]) schedule(static_cast<int>(s));
+    std::ranges::reverse(steps);
+  }
+
+  const std::vector<Spot>& spots() const { return spots_; }
+  std::vector<Plan::Step> steps;  ///< storages are the values that own them
+
+ private:
+  void need(int value) {
+    if (value >= 0 && graph_.producer(value) >= 0)
+      needed_[static_cast<size_t>(graph_.producer(value))] = true;
+  }
+
+  Plan::Operand operand(int value) const {
+    if (value < 0) return {};
+    const Spot& spot = spots_[static_cast<size_t>(value)];
+    const DType dtype = graph_.producer(value) < 0 ? graph_.leaves[static_cast<size_t>(value)].dtype
+                                                   : graph_.value(value).dtype;
+    return {spot.owner, dtype, spot.layout};
+  }
+
+  void schedule(int s) {
+    const Graph::Step& step = graph_.steps[static_cast<size_t>(s)];
+    const Op& op = *step.node->op;
+    if (op.kind == OpKind::elementwise || Group::is_fold(step)) {
+      Group group(graph_, spots_, s);
+      group.grow();
+      for (int value : group.loads()) need(value);
+      for (int value : group.stores()) stored_[static_cast<size_t>(graph_.producer(value))] = true;
+      steps.push_back(group.lowered());
+      return;
+    }
+    for (int value : step.inputs) need(value);
+    if (op.kind == OpKind::view) {
+      if (spots_[static_cast<size_t>(step.first)].owner == step.first) copy(step);
+      return;
+    }
+    Plan::Step made{.kernel = op.name, .inputs = {}, .outputs = {}, .attrs = step.node->attrs};
+    for (int value : step.inputs) made.inputs.push_back(operand(value));
+    for (size_t i = 0; i < step.node->outputs.size(); ++i)
+      made.outputs.push_back(operand(step.first + static_cast<int>(i)));
+    steps.push_back(std::move(made));
+  }
+
+  /// Only a reshape can fail to be a view: copied to row-major order, it is one.
+  void copy(const Graph::Step& step) {
+    Plan::Step made{.kernel = "copy", .inputs = {operand(step.inputs[0])}, .outputs = {operand(step.first)}};
+    made.outputs[0].layout = Layout::contiguous(made.inputs[0].layout.shape);
+    steps.push_back(std::move(made));
+  }
+
+  const Graph& graph_;
+  std::vector<Spot> spots_;
+  std::vector<bool> needed_, stored_;
+};
+
+uint64_t bytes_of(const Value& value) {
+  return std::max<uint64_t>(static_cast<uint64_t>(element_count(value.shape)) * size_of(value.dtype), 1);
+}
+
+}  // namespace
+
+Plan::Plan(const Graph& graph) : leaves_(graph.storages.size()) {
+  Scheduler scheduler(graph);
+  steps_ = std::move(scheduler.steps);
+
+  std::unordered_map<int, int> storage_of;  // of a value that owns memory
+  for (size_t v = 0; v < graph.leaves.size(); ++v) storage_of[static_cast<int>(v)] = graph.leaves[v].storage;
+  for (Step& step : steps_) {
+    for (Operand& output : step.outputs) {
+      storage_of[output.storage] = static_cast<int>(leaves_ + sizes_.size());
+      sizes_.push_back(bytes_of(graph.value(output.storage)));
+    }
+    for (auto* operands : {&step.inputs, &step.outputs})
+      for (Operand& operand : *operands)
+        if (operand.storage >= 0) operand.storage = storage_of.at(operand.storage);
+  }
+  for (const Graph::Step& step : graph.steps) {
+    if (!step.wanted) continue;
+    for (size_t i = 0; i < step.node->outputs.size(); ++i) {
+      const Spot& spot = scheduler.spots()[static_cast<size_t>(step.first) + i];
+      results_.push_back({storage_of.at(spot.owner), spot.layout});
+    }
+  }
+  share_memory();
+}
+
+/// Temporaries whose lives do not overlap share a storage: the kernels run one after the other.
+void Plan::share_memory() {
+  std::vector<size_t> last_use(sizes_.size(), 0);
+  std::vector<bool> kept(sizes_.size(), false);
+  for (size_t s = 0; s < steps_.size(); ++s)
+    for (const auto* operands : {&steps_[s].inputs, &steps_[s].outputs})
+      for (const Operand& operand : *operands)
+        if (operand.storage >= static_cast<int>(leaves_))
+          last_use[static_cast<size_t>(operand.storage) - leaves_] = s;
+  for (const Result& result : results_)
+    if (result.storage >= static_cast<int>(leaves_))
+      kept[static_cast<size_t>(result.storage) - leaves_] = true;
+
+  std::vector<uint64_t> slots;  // bytes
+  std::vector<size_t> slot_of(sizes_.size(), 0), free;
+  const auto take = [&](uint64_t bytes) {
+    // The smallest that is large enough, else the largest, made larger.
+    auto best = free.end();
+    for (auto slot = free.begin(); slot != free.end(); ++slot) {
+      const bool enough = slots[*slot] >= bytes, best_enough = best != free.end() && slots[*best] >= bytes;
+      if (best == free.end() || (enough && (!best_enough || slots[*slot] < slots[*best])) ||
+          (!enough && !best_enough && slots[*slot] > slots[*best]))
+        best = slot;
+    }
+    if (best == free.end()) {
+      slots.push_back(bytes);
+      return slots.size() - 1;
+    }
+    const size_t slot = *best;
+    free.erase(best);
+    slots[slot] = std::max(slots[slot], bytes);
+    return slot;
+  };
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    for (const Operand& output : steps_[s].outputs) {
+      const size_t made = static_cast<size_t>(output.storage) - leaves_;
+      if (kept[made])
+        slots.push_back(sizes_[made]), slot_of[made] = slots.size() - 1;
+      else
+        slot_of[made] = take(sizes_[made]);
+    }
+    std::vector<size_t> over;  // storages that nobody needs after this step
+    for (const auto* operands : {&steps_[s].inputs, &steps_[s].outputs})
+      for (const Operand& operand : *operands) {
+        if (operand.storage < static_cast<int>(leaves_)) continue;
+        const size_t made = static_cast<size_t>(operand.storage) - leaves_;
+        if (last_use[made] == s && !kept[made] && std::ranges::find(over, made) == over.end())
+          over.push_back(made);
+      }
+    for (size_t made : over) free.push_back(slot_of[made]);
+  }
+
+  const auto moved = [&](int& storage) {
+    if (storage >= static_cast<int>(leaves_))
+      storage = static_cast<int>(leaves_ + slot_of[static_cast<size_t>(storage) - leaves_]);
+  };
+  for (Step& step : steps_)
+    for (auto* operands : {&step.inputs, &step.outputs})
+      for (Operand& operand : *operands) moved(operand.storage);
+  for (Result& result : results_) moved(result.storage);
+  sizes_ = std::move(slots);
+}
+
+std::vector<StoragePtr> Plan::run(Backend& backend, std::span<const StoragePtr> leaves,
+                                  std::span<const double> constants) {
+  std::vector<StoragePtr> storages(leaves.begin(), leaves.end());
+  for (uint64_t bytes : sizes_) storages.push_back(backend.alloc(bytes, "array"));
+  if (!prepared_) {
+    std::vector<weft::Step> steps;
+    for (const Step& step : steps_) {
+      weft::Step made{.kernel = step.kernel, .attrs = &step.attrs};
+      if (step.program) made.program = &*step.program;
+      const auto bound = [&](const std::vector<Operand>& operands) {
+        std::vector<weft::Operand> result;
+        for (const Operand& o : operands)
+          result.push_back(
+              {o.storage < 0 ? nullptr : storages[static_cast<size_t>(o.storage)], o.dtype, o.layout});
+        return result;
+      };
+      made.inputs = bound(step.inputs);
+      made.outputs = bound(step.outputs);
+      steps.push_back(std::move(made));
+    }
+    prepared_ = backend.prepare(steps, storages);
+  }
+  if (!steps_.empty()) backend.run(*prepared_, storages, constants);
+  return storages;
+}
+
+}  // namespace weft

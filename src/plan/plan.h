@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "array/node.h"
+#include "backend/backend.h"
+#include "backend/elementwise.h"
+#include "plan/graph.h"
+
+namespace weft {
+
+/// A graph made ready: a flat list of kernels over numbered storage, to be run as often as a graph of that
+/// structure comes. Storages are counted through: those of the leaves, then those that the plan allocates.
+class Plan {
+ public:
+  struct Operand {
+    int storage = -1;  ///< -1 = left out
+    DType dtype = DType::f32;
+    Layout layout = {};
+  };
+  struct Step {
+    std::string_view kernel;
+    std::vector<Operand> inputs, outputs;
+    Attrs attrs = {};
+    std::optional<ElementwiseProgram> program = {};
+  };
+  struct Result {
+    int storage = 0;
+    Layout layout;
+  };
+
+  explicit Plan(const Graph& graph);
+
+  /// Runs it on the storages and constants of a graph of the same structure. The values of the wanted steps'
+  /// outputs, in order.
+  std::vector<Result> const& results() const { return results_; }
+  std::vector<StoragePtr> run(Backend& backend, std::span<const StoragePtr> leaves,
+                              std::span<const double> constants);
+
+  const std::vector<Step>& steps() const { return steps_; }
+
+ private:
+  void share_memory();
+
+  size_t leaves_ = 0;  ///< storages that are given
+  std::vector<Step> steps_;
+  std::vector<uint64_t> sizes_;  ///< bytes of the storages that are allocated
+  std::vector<Result> results_;
+  std::unique_ptr<Prepared> prepared_;
+};
+
+}  // namespace weft
