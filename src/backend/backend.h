@@ -80,6 +80,9 @@ class Backend {
   /// Prepares, and runs once.
   void run(std::span<const Step> steps);
   virtual MemoryUse memory() const = 0;
+
+  /// Whether a primitive that also has a composed form is better off with its kernel.
+  virtual bool has_kernel(std::string_view) const { return true; }
 };
 
 }  // namespace weft

@@ -57,6 +57,7 @@ Device Device::create(const Adapter& adapter, const Features& features, const De
   auto state = std::make_shared<State>();
   state->library = adapter.library().state();
   state->name = adapter.info().name;
+  state->type = adapter.info().type;
   state->limits = adapter.info().limits;
   state->features = features;
   state->options = options;
@@ -212,6 +213,9 @@ std::optional<std::string> ErrorScope::pop() {
 
 const std::string& Device::name() const {
   return state_->name;
+}
+AdapterType Device::type() const {
+  return state_->type;
 }
 const Limits& Device::limits() const {
   return state_->limits;

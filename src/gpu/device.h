@@ -44,6 +44,7 @@ class Device {
   static Device create(const Adapter& adapter, const Features& features, const DeviceOptions& options = {});
 
   const std::string& name() const;
+  AdapterType type() const;
   const Limits& limits() const;
   const Features& features() const;
   Counters counters() const;

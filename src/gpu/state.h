@@ -82,6 +82,7 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   abi::Device device = nullptr;
   abi::Queue queue = nullptr;
   std::string name;
+  AdapterType type = AdapterType::unknown;
   Limits limits;
   Features features;
   DeviceOptions options;

@@ -1,8 +1,10 @@
 // Attention and rotary position encoding. Everything is computed in f32 and rounded to the input's dtype
 // once.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "backend/attention.h"
 #include "base/error.h"
 #include "ops/shorthand.h"
 #include "weft/grad.h"
@@ -26,7 +28,9 @@ Shape with_tail(Shape shape, size_t drop, const Ints& tail) {
   return shape;
 }
 
-// ---- Attention. ---------------------------------------------------------------------------------
+// ---- Attention, in other ops. -------------------------------------------------------------------
+// q (.., h, t, d), k (.., hk, s, d), v (.., hk, s, dv); each key head serves h / hk query heads. The kernels
+// `attention` and `attention_backward` do the same without (.., h, t, s) in memory.
 
 /// Which keys each query may see by position (t, s), or an empty Array: all.
 Array visible_by_position(const OpCall& c, int64_t t, int64_t s) {
@@ -39,54 +43,197 @@ Array visible_by_position(const OpCall& c, int64_t t, int64_t s) {
   return visible;
 }
 
-Array sdpa(const OpCall& c) {
-  const Array q = f32(c.inputs[0]), k = f32(c.inputs[1]),
-              v = f32(c.inputs[2]);  // (.., h, t, d) (.., hk, s, d) (.., hk, s, dv)
-  const bool grouped = c.attrs.flag("enable_gqa");
-  for (const Array& x : {q, k, v})
-    if (x.ndim() < (grouped ? 3u : 2u))
-      fail(ErrorKind::invalid, "[sdpa] takes (..,heads,tokens,dim), not {}", to_string(x.shape()));
-  const int64_t t = q.shape(-2), d = q.shape(-1), s = k.shape(-2);
-  if (k.shape(-1) != d || v.shape(-2) != s)
-    fail(ErrorKind::invalid, "[sdpa] q {}, k {} and v {} do not go together", to_string(q.shape()),
-         to_string(k.shape()), to_string(v.shape()));
+/// x (.., h, t, n) times y (.., hk, n, m): query heads that share a key head are rows of one product.
+Array grouped_matmul(const Array& x, const Array& y) {
+  const int64_t heads = x.shape(-3), key_heads = y.shape(-3), t = x.shape(-2);
+  if (heads == key_heads) return matmul(x, y);
+  const Array rows = reshape(x, with_tail(x.shape(), 3, {key_heads, heads / key_heads * t, x.shape(-1)}));
+  return reshape(matmul(rows, y), with_tail(x.shape(), 3, {heads, t, y.shape(-1)}));
+}
 
-  // Query heads that share a key head become more rows of one product: (.., hk, h/hk * t, d).
-  const int64_t heads = grouped ? q.shape(-3) : 1, key_heads = grouped ? k.shape(-3) : 1;
-  if (key_heads < 1 || heads % key_heads != 0 || (grouped && v.shape(-3) != key_heads))
-    fail(ErrorKind::invalid, "[sdpa] {} query heads do not share {} key heads and {} value heads", heads,
-         key_heads, grouped ? v.shape(-3) : 1);
-  const auto folded = [&](const Array& x) {
-    return grouped ? reshape(x, with_tail(x.shape(), 3, {key_heads, heads / key_heads * t, x.shape(-1)})) : x;
-  };
-  const auto unfolded = [&](const Array& x) {
-    return grouped ? reshape(x, with_tail(x.shape(), 3, {heads, t, x.shape(-1)})) : x;
-  };
-
-  const double scale = c.attrs.has("scale") ? c.attrs.number("scale") : 1 / std::sqrt(static_cast<double>(d));
-  Array scores = unfolded(matmul(folded(q * scale), transpose(k, -2, -1)));         // (.., h, t, s)
-  if (s == 0) return as(unfolded(matmul(folded(scores), v)), c.inputs[0].dtype());  // no key: zeros
+/// q k^T scale, capped and masked, (.., h, t, s); -inf where a key is hidden.
+Array masked_scores(const OpCall& c, const Array& q, const Array& k, const Array& mask) {
+  Array scores = grouped_matmul(f32(q) * c.attrs.number("scale"), transpose(f32(k), -2, -1));
   if (c.attrs.has("softcap")) {
     const double cap = c.attrs.number("softcap");
     scores = call("tanh", {scores / cap}) * cap;
   }
-  Array visible = visible_by_position(c, t, s);
-  const Array mask = c.inputs.size() > 3 ? c.inputs[3] : Array();
-  if (mask && mask.dtype() != DType::boolean && !is_float(mask.dtype()))
-    fail(ErrorKind::invalid, "[sdpa] the mask is {}, not bool or a float", name_of(mask.dtype()));
+  Array visible = visible_by_position(c, q.shape(-2), k.shape(-2));
   if (mask && mask.dtype() == DType::boolean)
     visible = both(visible, mask);
   else if (mask)
     scores = scores + f32(mask);
-  if (visible) scores = where(visible, scores, scalar_like(scores, -kInfinity));
+  return visible ? where(visible, scores, scalar_like(scores, -kInfinity)) : scores;
+}
 
-  // A row with nothing visible has the maximum -inf and the sum 0. It shall be 0, not NaN.
-  Array top = stop_gradient(max(scores, {-1}, true));
-  if (visible || mask) top = where(eq(top, scalar_like(top, -kInfinity)), scalar_like(top, 0), top);
-  const Array e = exp(scores - top);
-  Array total = sum(e, {-1}, true);
-  if (visible || mask) total = where(eq(total, scalar_like(total, 0)), scalar_like(total, 1), total);
-  return as(unfolded(matmul(folded(e), v)) / total, c.inputs[0].dtype());
+Array input_or_none(const OpCall& c, size_t i) {
+  return i < c.inputs.size() ? c.inputs[i] : Array();
+}
+
+/// -inf becomes 0: a row with nothing visible has no largest score, and shall be 0, not NaN.
+Array finite(const Array& x) {
+  return where(eq(x, scalar_like(x, -kInfinity)), scalar_like(x, 0), x);
+}
+
+/// out (.., h, t, dv) and the logarithm of each row's sum of exponentials (.., h, t).
+std::vector<Array> compose_attention(const OpCall& c) {
+  const Array &q = c.inputs[0], &k = c.inputs[1], &v = c.inputs[2];
+  const Shape rows(q.shape().begin(), q.shape().end() - 1);
+  if (k.shape(-2) == 0) {
+    const Array none = Array::from_vector({static_cast<float>(-kInfinity)}, {}, c.device);
+    return {expand(scalar_like(q, 0), with_tail(q.shape(), 1, {v.shape(-1)})), expand(none, rows)};
+  }
+  const Array scores = masked_scores(c, q, k, input_or_none(c, 3));
+  const Array top = stop_gradient(finite(max(scores, {-1}, true)));
+  const Array e = exp(scores - top), total = sum(e, {-1}, true);
+  const Array empty = eq(total, scalar_like(total, 0)), divisor = where(empty, scalar_like(total, 1), total);
+  const Array lse = where(empty, scalar_like(total, -kInfinity), log(divisor) + top);
+  return {as(grouped_matmul(e, f32(v)) / divisor, q.dtype()), squeeze(lse, -1)};
+}
+
+Array fresh(const Array& x) {
+  return x ? call("alias", {x}) : x;
+}
+
+/// From q, k, v, the gradient of out, lse, delta (.., h, t) and the mask: the gradients of q, k, v and of a
+/// mask of floats. delta is sum(out * its gradient) - the gradient of lse.
+std::vector<Array> attention_gradients(const OpCall& c) {
+  // Of their own: inputs may depend on each other, and here each one is varied alone.
+  const Array q = fresh(c.inputs[0]), k = fresh(c.inputs[1]), v = fresh(c.inputs[2]),
+              mask = fresh(input_or_none(c, 6));
+  const Array scores = masked_scores(c, q, k, mask);
+  const Array weights = exp(scores - unsqueeze(finite(c.inputs[4]), -1)), weights_here = fresh(weights);
+  const std::vector<Array> of_product =
+      vjp({grouped_matmul(weights_here, f32(v))}, {f32(c.inputs[3])}, {weights_here, v});
+  const Array of_scores = weights * (of_product[0] - unsqueeze(c.inputs[5], -1));
+  std::vector<Array> targets = {q, k};
+  if (mask && is_float(mask.dtype())) targets.push_back(mask);
+  std::vector<Array> result = vjp({scores}, {of_scores}, targets);
+  result.insert(result.begin() + 2, of_product[1]);
+  return result;
+}
+
+std::vector<Array> compose_attention_backward(const OpCall& c) {
+  std::vector<Array> result = attention_gradients(c);
+  result.resize(3);
+  return result;
+}
+
+// ---- Attention by kernels. ----------------------------------------------------------------------
+
+void check_mask(const OpCall& c, const Array& mask, const Shape& scores) {
+  if (!mask) return;
+  if (mask.dtype() != DType::boolean && !is_float(mask.dtype()))
+    fail(ErrorKind::invalid, "[{}] the mask is {}, not bool or a float", c.op.name, name_of(mask.dtype()));
+  if (broadcast_shapes(c.op.name, mask.shape(), scores) != scores)
+    fail(ErrorKind::invalid, "[{}] the mask {} does not fit the scores {}", c.op.name,
+         to_string(mask.shape()), to_string(scores));
+}
+
+/// Whether there are kernels for it; else it is composed.
+bool has_kernel(const Array& q, const Array& k, const Array& v) {
+  return is_float(q.dtype()) && is_float(k.dtype()) && is_float(v.dtype()) && q.size() > 0 && k.size() > 0 &&
+         v.size() > 0 && q.shape(-1) <= AttentionProblem::kMaxDim && v.shape(-1) <= AttentionProblem::kMaxDim;
+}
+
+void check_attention(const OpCall& c, const Array& mask) {
+  const Array &q = c.inputs[0], &k = c.inputs[1], &v = c.inputs[2];
+  const size_t rank = q.ndim();
+  const bool fits = rank >= 3 && k.ndim() == rank && v.ndim() == rank && has_kernel(q, k, v) &&
+                    std::equal(q.shape().begin(), q.shape().end() - 3, k.shape().begin()) &&
+                    std::equal(k.shape().begin(), k.shape().end() - 1, v.shape().begin()) &&
+                    q.shape(-3) % k.shape(-3) == 0 && q.shape(-1) == k.shape(-1);
+  if (!fits)
+    fail(ErrorKind::invalid, "[{}] there is no kernel for q {}, k {} and v {}", c.op.name,
+         to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
+  check_mask(c, mask, with_tail(q.shape(), 1, {k.shape(-2)}));
+}
+
+std::vector<OutputSpec> infer_attention(const OpCall& c) {
+  check_attention(c, input_or_none(c, 3));
+  const Array& q = c.inputs[0];
+  return {{with_tail(q.shape(), 1, {c.inputs[2].shape(-1)}), q.dtype()},
+          {with_tail(q.shape(), 1, {}), DType::f32}};
+}
+
+std::vector<OutputSpec> infer_attention_backward(const OpCall& c) {
+  check_attention(c, input_or_none(c, 6));
+  std::vector<OutputSpec> specs;
+  for (size_t i = 0; i < 3; ++i) specs.push_back({c.inputs[i].shape(), c.inputs[i].dtype()});
+  return specs;
+}
+
+std::vector<Array> attention_gradient(const GradCall& c) {
+  const Array &q = c.inputs[0], &k = c.inputs[1], &v = c.inputs[2], &out = c.outputs[0], &lse = c.outputs[1],
+              mask = input_or_none(c, 3);
+  const Array d_out = c.output_grads[0] ? c.output_grads[0] : zeros_like(out);
+  Array delta = sum(f32(d_out) * f32(out), {-1});
+  if (c.output_grads[1]) delta = delta - c.output_grads[1];
+  const std::vector<Array> inputs = {q, k, v, d_out, lse, delta, mask};
+  std::vector<Array> result = apply("attention_backward", inputs, c.attrs);
+  if (mask && is_float(mask.dtype()))
+    result.push_back(attention_gradients({c.op, inputs, c.attrs, c.device}).back());
+  return result;
+}
+
+/// Attention differentiated twice is composed.
+std::vector<Array> attention_backward_gradient(const GradCall& c) {
+  std::vector<Array> inputs;
+  for (const Array& x : c.inputs) inputs.push_back(fresh(x));
+  const std::vector<Array> outputs = compose_attention_backward({c.op, inputs, c.attrs, c.device});
+  if (inputs.size() > 6 && !(inputs[6] && is_float(inputs[6].dtype()))) inputs.pop_back();
+  return vjp(outputs, c.output_grads, inputs);
+}
+
+/// `heads` heads where there was one for all.
+Array with_heads(const Array& x, const Shape& lead, int64_t heads) {
+  Shape shape = lead;
+  shape.insert(shape.end(), {heads, x.shape(-2), x.shape(-1)});
+  return expand(x, shape);
+}
+
+Array sdpa(const OpCall& c) {
+  Array q = c.inputs[0], k = c.inputs[1], v = c.inputs[2];
+  const Array mask = input_or_none(c, 3);
+  const bool grouped = c.attrs.flag("enable_gqa");
+  for (Array* x : {&q, &k, &v}) {
+    if (x->ndim() < (grouped ? 3u : 2u))
+      fail(ErrorKind::invalid, "[sdpa] takes (..,heads,tokens,dim), not {}", to_string(x->shape()));
+    if (x->ndim() == 2) *x = unsqueeze(*x, 0);
+  }
+  if (k.shape(-1) != q.shape(-1) || v.shape(-2) != k.shape(-2))
+    fail(ErrorKind::invalid, "[sdpa] q {}, k {} and v {} do not go together", to_string(c.inputs[0].shape()),
+         to_string(c.inputs[1].shape()), to_string(c.inputs[2].shape()));
+
+  // Leading dims broadcast; without groups so do heads.
+  int64_t heads = q.shape(-3), key_heads = k.shape(-3);
+  if (grouped && (key_heads < 1 || heads % key_heads != 0 || v.shape(-3) != key_heads))
+    fail(ErrorKind::invalid, "[sdpa] {} query heads do not share {} key heads and {} value heads", heads,
+         key_heads, v.shape(-3));
+  const auto lead_of = [](const Array& x, size_t tail) {
+    return Shape(x.shape().begin(), x.shape().end() - static_cast<int64_t>(tail));
+  };
+  Shape lead =
+      broadcast_shapes("sdpa", lead_of(q, 3), broadcast_shapes("sdpa", lead_of(k, 3), lead_of(v, 3)));
+  if (!grouped) {
+    heads = broadcast_shapes("sdpa", {heads}, broadcast_shapes("sdpa", {key_heads}, {v.shape(-3)}))[0];
+    if (key_heads != 1 || v.shape(-3) != 1) key_heads = heads;
+  }
+  q = with_heads(q, lead, heads), k = with_heads(k, lead, key_heads), v = with_heads(v, lead, key_heads);
+  check_mask(c, mask, with_tail(q.shape(), 1, {k.shape(-2)}));
+
+  if (c.attrs.has("softcap") && !(c.attrs.number("softcap") > 0))
+    fail(ErrorKind::invalid, "[sdpa] softcap is {}: a number above 0 is needed", c.attrs.number("softcap"));
+  Attrs attrs = {{"scale", 1 / std::sqrt(static_cast<double>(q.shape(-1)))}};
+  for (const char* name : {"causal", "scale", "softcap", "window"})
+    if (c.attrs.has(name)) attrs.set(name, c.attrs.values().at(name));
+  const Op& op = find_op("attention");
+  const std::vector<Array> inputs = {q, k, v, mask};
+  const Array out =
+      has_kernel(q, k, v) ? apply(op, inputs, attrs)[0] : compose_attention({op, inputs, attrs, c.device})[0];
+  const bool plain = std::ranges::all_of(c.inputs.begin(), c.inputs.begin() + 3,
+                                         [](const Array& x) { return x.ndim() == 2; });
+  return plain ? squeeze(out, 0) : out;
 }
 
 // ---- Rotary position encoding. ------------------------------------------------------------------
@@ -169,7 +316,26 @@ Array rope(const OpCall& c) {
 }  // namespace
 
 std::vector<Op> attention_ops() {
+  const std::vector<AttrSpec> attrs = {{"causal", false}, {"scale", {}, true}, {"softcap"}, {"window"}};
   return {
+      // q, k, v, mask? -> out, lse
+      {.name = "attention",
+       .kind = OpKind::primitive,
+       .min_inputs = 3,
+       .max_inputs = 4,
+       .attrs = attrs,
+       .infer = infer_attention,
+       .compose = compose_attention,
+       .gradient = attention_gradient},
+      // q, k, v, gradient of out, lse, delta, mask? -> gradients of q, k, v
+      {.name = "attention_backward",
+       .kind = OpKind::primitive,
+       .min_inputs = 6,
+       .max_inputs = 7,
+       .attrs = attrs,
+       .infer = infer_attention_backward,
+       .compose = compose_attention_backward,
+       .gradient = attention_backward_gradient},
       composed1("sdpa", 3, 4, {{"causal", false}, {"scale"}, {"enable_gqa", false}, {"softcap"}, {"window"}},
                 sdpa),
       composed1("rope", 1, 2,

@@ -67,7 +67,7 @@ struct Op {
   std::vector<AttrSpec> attrs = {};
   int promotes_from = -1;  ///< inputs from this one on are brought to one dtype; -1 = none
   Infer infer = {};        ///< all but composed
-  Compose compose = {};    ///< composed only
+  Compose compose = {};    ///< composed, or what a fused primitive computes: its reference and fallback
   Gradient gradient =
       {};  ///< not for composed; missing: differentiating through it is an error that names it
   ViewLayout layout = {};                      ///< view only

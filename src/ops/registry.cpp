@@ -2,6 +2,7 @@
 #include <map>
 
 #include "array/node.h"
+#include "backend/backend.h"
 #include "base/error.h"
 #include "ops/op.h"
 #include "weft/ops.h"
@@ -84,6 +85,7 @@ std::vector<Array> apply(const Op& op, std::vector<Array> inputs, Attrs given, c
   if (op.kind == OpKind::composed) return op.compose({op, inputs, attrs, device});
 
   const std::vector<OutputSpec> specs = op.infer({op, inputs, attrs, device});
+  if (op.compose && !device.backend().has_kernel(op.name)) return op.compose({op, inputs, attrs, device});
   auto node = std::make_shared<Node>(&op, attrs, std::move(inputs), device);
   std::vector<Array> outputs;
   for (size_t i = 0; i < specs.size(); ++i) {

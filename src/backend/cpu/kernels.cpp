@@ -55,6 +55,8 @@ const std::unordered_map<std::string_view, Kernel>& table() {
       {"dequantize", dequantize},
 
       {"random_bits", random_bits},
+      {"attention", attention},
+      {"attention_backward", attention_backward},
   };
   return kernels;
 }

@@ -39,5 +39,8 @@ KernelFunction tril, triu;    // last two dims; "diagonal" (0)
 
 // random.cpp.
 KernelFunction random_bits;  // key u32 [2] -> u32 of the output's shape
+// attention.cpp. Any strides in, scores in no memory; see backend/attention.h for the shapes.
+KernelFunction attention;           // q, k, v, mask? -> out, lse
+KernelFunction attention_backward;  // q, k, v, gradient of out, lse, delta, mask? -> gradients of q, k, v
 
 }  // namespace weft::cpu

@@ -84,6 +84,8 @@ void search_sorted(Context& context, const Step& step);
 void sort(Context& context, const Step& step);
 void dequantize(Context& context, const Step& step);
 void random_bits(Context& context, const Step& step);
+void attention(Context& context, const Step& step);
+void attention_backward(Context& context, const Step& step);
 
 /// The value of an instruction that does not fold, over registers x0, x1 ...
 std::string expression(Builder& builder, const ElementwiseProgram& program,

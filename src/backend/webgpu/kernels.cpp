@@ -33,6 +33,9 @@ const std::unordered_map<std::string_view, Record>& table() {
       {"matmul_batched", matmul},
       {"dequantize", dequantize},
 
+      {"attention", attention},
+      {"attention_backward", attention_backward},
+
       {"scan_cumsum", scan},
       {"scan_cumprod", scan},
       {"scan_cummax", scan},

@@ -63,4 +63,9 @@ MemoryUse WebgpuBackend::memory() const {
   return {.active = counters.bytes_active, .peak = counters.bytes_peak, .cached = counters.bytes_cached};
 }
 
+/// Software adapters take a second to compile a kernel of tiles, and run products without barriers faster.
+bool WebgpuBackend::has_kernel(std::string_view op) const {
+  return device_.type() != gpu::AdapterType::cpu || !op.starts_with("attention");
+}
+
 }  // namespace weft

@@ -1,0 +1,543 @@
+// Attention without the scores in memory. Blocks of queries go over blocks of keys, products are those of
+// gemm.cpp, and the softmax is kept as the largest score and the sum so far. Few queries read the keys in
+// place, in pieces whose results are joined.
+
+// Baseline, AVX2, AVX-512 and NEON, as in gemm.cpp.
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/attention.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target, which includes this file again for each target.
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backend/attention.h"
+#include "backend/cpu/gemm_parts.h"
+#include "backend/cpu/gemm_target.h"
+#include "backend/cpu/iterate.h"
+#include "backend/cpu/primitives.h"
+
+#ifndef WEFT_CPU_ATTENTION_ONCE
+#define WEFT_CPU_ATTENTION_ONCE
+namespace weft::cpu {
+
+/// A row's largest score so far, and the sum of exp(score - top).
+struct RowSum {
+  float top = -std::numeric_limits<float>::infinity(), total = 0;
+};
+
+/// What each target provides, for a row of scores. `bias` may be null, softcap 0.
+struct AttentionTarget {
+  /// Scores become exp(score - sum.top); returns what earlier results of the row have to be multiplied by.
+  float (*weigh)(float* scores, const float* bias, int64_t count, float softcap, RowSum& sum);
+  /// Scores become exp(score - lse), products (gradients of the weights) the gradients of the scores.
+  void (*backward)(float* scores, float* products, const float* bias, int64_t count, float softcap, float lse,
+                   float delta);
+  void (*scale)(float* x, int64_t count, float factor);
+};
+
+}  // namespace weft::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+
+/// step(d, i) over [0, count): whole vectors, then single lanes.
+template <typename Step>
+HWY_INLINE void for_lanes(int64_t count, const Step& step) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(Floats()));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) step(Floats(), i);
+  for (; i < count; ++i) step(hn::CappedTag<float, 1>(), i);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> capped(D d, hn::Vec<D> x, float softcap) {
+  return hn::Mul(hn::Set(d, softcap), hn::Tanh(d, hn::Mul(x, hn::Set(d, 1 / softcap))));
+}
+
+/// Highway's Exp makes NaN 0.
+template <class D>
+HWY_INLINE hn::Vec<D> exp_of(D d, hn::Vec<D> x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+
+float weigh(float* HWY_RESTRICT scores, const float* HWY_RESTRICT bias, int64_t count, float softcap,
+            RowSum& sum) {
+  const Floats d;
+  auto top = hn::Set(d, sum.top);
+  float last_top = sum.top;  // of the single lanes at the end
+  for_lanes(count, [&](auto one, int64_t i) HWY_ATTR {
+    auto x = hn::LoadU(one, scores + i);
+    if (softcap != 0) x = capped(one, x, softcap);
+    if (bias) x = hn::Add(x, hn::LoadU(one, bias + i));
+    if (bias || softcap != 0) hn::StoreU(x, one, scores + i);
+    if constexpr (hn::MaxLanes(decltype(one)()) > 1)
+      top = hn::Max(top, x);
+    else
+      last_top = std::max(last_top, hn::GetLane(x));
+  });
+  const float highest = std::max(hn::GetLane(hn::MaxOfLanes(d, top)), last_top);
+  if (highest == -std::numeric_limits<float>::infinity()) {  // nothing visible so far
+    std::fill_n(scores, count, 0.0f);
+    return 0;
+  }
+  auto total = hn::Zero(d);
+  float last_total = 0;
+  for_lanes(count, [&](auto one, int64_t i) HWY_ATTR {
+    const auto e = exp_of(one, hn::Sub(hn::LoadU(one, scores + i), hn::Set(one, highest)));
+    hn::StoreU(e, one, scores + i);
+    if constexpr (hn::MaxLanes(decltype(one)()) > 1)
+      total = hn::Add(total, e);
+    else
+      last_total += hn::GetLane(e);
+  });
+  const float factor = std::exp(sum.top - highest);
+  sum.top = highest;
+  sum.total = sum.total * factor + (hn::GetLane(hn::SumOfLanes(d, total)) + last_total);
+  return factor;
+}
+
+void backward(float* HWY_RESTRICT scores, float* HWY_RESTRICT products, const float* HWY_RESTRICT bias,
+              int64_t count, float softcap, float lse, float delta) {
+  for_lanes(count, [&](auto d, int64_t i) HWY_ATTR {
+    auto x = hn::LoadU(d, scores + i);
+    auto slope = hn::Set(d, 1.0f);  // of the cap
+    if (softcap != 0) {
+      x = capped(d, x, softcap);
+      const auto t = hn::Mul(x, hn::Set(d, 1 / softcap));
+      slope = hn::NegMulAdd(t, t, slope);
+    }
+    if (bias) x = hn::Add(x, hn::LoadU(d, bias + i));
+    const auto weight = exp_of(d, hn::Sub(x, hn::Set(d, lse)));
+    const auto product = hn::Sub(hn::LoadU(d, products + i), hn::Set(d, delta));
+    hn::StoreU(weight, d, scores + i);
+    hn::StoreU(hn::Mul(hn::Mul(weight, product), slope), d, products + i);
+  });
+}
+
+void scale(float* x, int64_t count, float factor) {
+  for_lanes(count, [&](auto d, int64_t i)
+                       HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), d, x + i); });
+}
+
+const AttentionTarget* target() {
+  static constexpr AttentionTarget kTarget{weigh, backward, scale};
+  return &kTarget;
+}
+
+}  // namespace
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+namespace {
+
+HWY_EXPORT(target);
+
+using Range = AttentionProblem::Range;
+
+constexpr int64_t kRowBlock = 128, kKeyBlock = 256;  // 128 KiB of scores: with its neighbours in L2
+constexpr int64_t kThinRows = 16;                    // rows up to which keys are read in place
+constexpr int64_t kPiece = 512;                      // keys of a piece then
+
+/// Memory of a thread, one per role.
+struct Workspace {
+  Scratch q, d_out, packed_rows, packed_keys, packed_across, packed_values;
+  Scratch scores, products, packed, bias, sums, out, d_k, d_v;
+};
+thread_local Workspace workspace;
+
+/// An array (.., heads, tokens, columns).
+struct Tokens {
+  Tensor x;
+  int64_t head_stride, token_stride, column_stride, columns;
+
+  explicit Tokens(Tensor of) : x(std::move(of)) {
+    const size_t rank = x.layout.shape.size();
+    head_stride = x.layout.strides[rank - 3];
+    token_stride = x.layout.strides[rank - 2];
+    column_stride = x.layout.strides[rank - 1];
+    columns = x.layout.shape[rank - 1];
+  }
+
+  /// `count` tokens of a head from `token` on: lanes of a product.
+  Strip tokens(int64_t batch, int64_t head, int64_t token) const {
+    int64_t at = x.layout.offset + head * head_stride + token * token_stride;
+    for (size_t d = x.layout.shape.size() - 3; d-- > 0; batch /= x.layout.shape[d])
+      at += batch % x.layout.shape[d] * x.layout.strides[d];
+    return {x.data + at * static_cast<int64_t>(size_of(x.dtype)), x.dtype, token_stride, column_stride};
+  }
+  /// The same with its columns as lanes.
+  Strip across(int64_t batch, int64_t head, int64_t token) const {
+    const Strip strip = tokens(batch, head, token);
+    return {strip.data, strip.dtype, strip.depth_stride, strip.lane_stride};
+  }
+};
+
+/// (.., heads, tokens) as tokens of one column.
+Tensor with_column(Tensor x) {
+  x.layout.shape.push_back(1);
+  x.layout.strides.push_back(1);
+  return x;
+}
+
+struct Head {
+  int64_t batch, key_head;
+};
+
+Strip rows_in(const float* x, int64_t stride) {
+  return {reinterpret_cast<const std::byte*>(x), DType::f32, stride, 1};
+}
+Strip columns_in(const float* x, int64_t stride) {
+  return {reinterpret_cast<const std::byte*>(x), DType::f32, 1, stride};
+}
+
+/// What forward and backward share: the problem, its operands, and how rows and masks are read.
+class Attention {
+ public:
+  Attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor* mask, const Attrs& attrs)
+      : problem(q.layout, k.layout, v.layout, attrs), q_(q), k_(k), v_(v) {
+    if (!mask || !mask->data) return;
+    Shape scores = q.layout.shape;
+    scores.back() = problem.keys;
+    Tensor whole = *mask;
+    whole.layout = whole.layout.expanded(scores);
+    mask_.emplace(std::move(whole));
+  }
+
+  int64_t head_count() const { return element_count(problem.batch) * problem.key_heads; }
+  Head head(int64_t index) const { return {index / problem.key_heads, index % problem.key_heads}; }
+
+  /// out (rows, columns) in f32.
+  void load_rows(const Tokens& x, const Head& head, const Range& rows, float* out) const {
+    const int64_t group = problem.group, first = head.key_head * group;
+    if (group == 1)
+      return gemm_.copy(x.tokens(head.batch, first, rows.begin), rows.size(), x.columns, out, x.columns);
+    for (int64_t r = rows.begin; r < rows.end; ++r, out += x.columns)
+      gemm_.copy(x.tokens(head.batch, first + r % group, r / group), 1, x.columns, out, x.columns);
+  }
+
+  /// Into a contiguous (.., heads, tokens, columns).
+  void store_rows(const float* from, const Head& head, const Range& rows, int64_t columns,
+                  const Tensor& to) const {
+    const int64_t first = head.batch * problem.heads() + head.key_head * problem.group;
+    for (int64_t r = rows.begin; r < rows.end; ++r, from += columns) {
+      const int64_t row = (first + r % problem.group) * problem.queries + r / problem.group;
+      store_run(from, columns, to, row * columns, 1);
+    }
+  }
+
+  /// The keys of a block that a row sees, counted from the block's first.
+  Range visible(int64_t row, const Range& keys) const {
+    const Range seen = problem.keys_of(row, row + 1);
+    const int64_t begin = std::clamp(seen.begin, keys.begin, keys.end);
+    return {begin - keys.begin, std::max(begin, std::min(seen.end, keys.end)) - keys.begin};
+  }
+
+  /// What the mask adds to a row's scores; null without a mask.
+  const float* bias(const Head& head, int64_t row, const Range& keys) const {
+    if (!mask_) return nullptr;
+    float* out = workspace.bias.floats(keys.size());
+    const Strip strip =
+        mask_->tokens(head.batch, head.key_head * problem.group + row % problem.group, row / problem.group);
+    const int64_t stride = strip.depth_stride;
+    Strip from = strip;
+    from.data += keys.begin * stride * static_cast<int64_t>(size_of(strip.dtype));
+    if (strip.dtype != DType::boolean) {
+      gemm_.copy(from, 1, keys.size(), out, keys.size());
+    } else {
+      for (int64_t j = 0; j < keys.size(); ++j)
+        out[j] = from.data[j * stride] != std::byte{0} ? 0 : -std::numeric_limits<float>::infinity();
+    }
+    return out;
+  }
+
+  const AttentionProblem problem;
+
+ protected:
+  /// (rows, depth) as it lies in a buffer, rows `stride` apart.
+  static GemmLeft rows_of(const float* data, int64_t stride) { return {data, false, stride}; }
+  /// A product to be added to (rows, columns), contiguous.
+  static GemmTile sum_in(float* data, int64_t rows, int64_t columns) {
+    return {.data = data, .rows = rows, .columns = columns, .row_stride = columns, .add = true};
+  }
+  GemmLeft packed_left(Scratch& to, const Strip& strip, int64_t lanes, int64_t depth) const {
+    float* out = to.floats(ceil_div(lanes, gemm_.tile_rows) * gemm_.tile_rows * depth);
+    gemm_.pack_a(strip, lanes, depth, out);
+    return {out, true};
+  }
+  GemmRight packed_right(Scratch& to, const Strip& strip, int64_t lanes, int64_t depth) const {
+    float* out = to.floats(ceil_div(lanes, gemm_.tile_columns) * gemm_.tile_columns * depth);
+    gemm_.pack_b(strip, lanes, depth, out);
+    return {out, gemm_.tile_columns, gemm_.tile_columns * depth};
+  }
+  /// Queries times `scale`, (rows, d).
+  float* scaled_queries(const Head& head, const Range& rows) const {
+    float* out = workspace.q.floats(rows.size() * problem.dim);
+    load_rows(q_, head, rows, out);
+    simd_.scale(out, rows.size() * problem.dim, problem.scale);
+    return out;
+  }
+
+  const GemmTarget& gemm_ = gemm_target();
+  const AttentionTarget& simd_ = *HWY_DYNAMIC_DISPATCH(target)();
+  Tokens q_, k_, v_;
+  std::optional<Tokens> mask_;
+};
+
+class Forward : Attention {
+ public:
+  Forward(std::span<const Tensor> inputs, std::span<const Tensor> outputs, const Attrs& attrs)
+      : Attention(inputs[0], inputs[1], inputs[2], inputs.size() > 3 ? &inputs[3] : nullptr, attrs),
+        out_(outputs[0]),
+        lse_(outputs[1]) {}
+
+  void run(ThreadPool& pool) const {
+    if (problem.rows() <= kThinRows) return by_pieces(pool);
+    const int64_t blocks = ceil_div(problem.rows(), kRowBlock);
+    pool.for_each(static_cast<size_t>(head_count() * blocks), 1, [&](size_t begin, size_t end) {
+      for (auto task = static_cast<int64_t>(begin); task < static_cast<int64_t>(end); ++task) {
+        const int64_t block = blocks - 1 - task % blocks;  // of causal ones the longest first
+        by_block(head(task / blocks), {block * kRowBlock, std::min(problem.rows(), (block + 1) * kRowBlock)});
+      }
+    });
+  }
+
+ private:
+  /// Scores (rows, stride) become weights; factors for the results so far.
+  void weigh(const Head& head, const Range& rows, const Range& keys, float* scores, int64_t stride,
+             RowSum* sums, float* factors) const {
+    for (int64_t r = 0; r < rows.size(); ++r, scores += stride) {
+      const Range seen = visible(rows.begin + r, keys);
+      std::fill_n(scores, seen.begin, 0.0f);
+      std::fill(scores + seen.end, scores + keys.size(), 0.0f);
+      factors[r] = 1;
+      if (seen.size() == 0) continue;
+      const float* added = bias(head, rows.begin + r, keys);
+      factors[r] = simd_.weigh(scores + seen.begin, added ? added + seen.begin : nullptr, seen.size(),
+                               problem.softcap, sums[r]);
+    }
+  }
+
+  /// Divides by the sums and stores.
+  void finish(const Head& head, const Range& rows, float* out, const RowSum* sums) const {
+    float lse[kRowBlock];
+    for (int64_t r = 0; r < rows.size(); ++r) {
+      const RowSum& sum = sums[r];
+      lse[r] = sum.top + std::log(sum.total);
+      simd_.scale(out + r * problem.value_dim, problem.value_dim, sum.total == 0 ? 0 : 1 / sum.total);
+    }
+    store_rows(out, head, rows, problem.value_dim, out_);
+    store_rows(lse, head, rows, 1, lse_);
+  }
+
+  void by_block(const Head& head, const Range& rows) const {
+    const int64_t count = rows.size(), d = problem.dim, dv = problem.value_dim;
+    const GemmLeft q = rows_of(scaled_queries(head, rows), d);
+    float* out = workspace.out.floats(count * dv);
+    float* scores = workspace.scores.floats(count * kKeyBlock);
+    std::fill_n(out, count * dv, 0.0f);
+    RowSum sums[kRowBlock];
+    float factors[kRowBlock];
+    const Range all = problem.keys_of(rows.begin, rows.end);
+    for (int64_t begin = all.begin; begin < all.end; begin += kKeyBlock) {
+      const Range keys{begin, std::min(begin + kKeyBlock, all.end)};
+      gemm_.multiply(
+          d, q,
+          packed_right(workspace.packed_keys, k_.tokens(head.batch, head.key_head, begin), keys.size(), d),
+          {scores, count, keys.size(), kKeyBlock});
+      weigh(head, rows, keys, scores, kKeyBlock, sums, factors);
+      for (int64_t r = 0; r < count; ++r)
+        if (factors[r] != 1) simd_.scale(out + r * dv, dv, factors[r]);
+      gemm_.multiply(
+          keys.size(), rows_of(scores, kKeyBlock),
+          packed_right(workspace.packed_values, v_.across(head.batch, head.key_head, begin), dv, keys.size()),
+          sum_in(out, count, dv));
+    }
+    finish(head, rows, out, sums);
+  }
+
+  /// Few rows: every piece of the keys by itself, then joined.
+  void by_pieces(ThreadPool& pool) const {
+    const Range rows{0, problem.rows()};
+    const int64_t count = rows.size(), dv = problem.value_dim, pieces = ceil_div(problem.keys, kPiece),
+                  work = count * std::min(problem.keys, kPiece) * (problem.dim + dv);
+    std::vector<float> partial(static_cast<size_t>(head_count() * pieces * count * dv));
+    std::vector<RowSum> sums(static_cast<size_t>(head_count() * pieces * count));
+    pool.for_each(static_cast<size_t>(head_count() * pieces),
+                  static_cast<size_t>(ceil_div(kParallelWork / 8, work)), [&](size_t begin, size_t end) {
+                    for (auto task = static_cast<int64_t>(begin); task < static_cast<int64_t>(end); ++task)
+                      piece(head(task / pieces), rows, task % pieces * kPiece,
+                            partial.data() + task * count * dv, sums.data() + task * count);
+                  });
+    for (int64_t h = 0; h < head_count(); ++h)
+      join(head(h), rows, pieces, partial.data() + h * pieces * count * dv, sums.data() + h * pieces * count);
+  }
+
+  void piece(const Head& head, const Range& rows, int64_t begin, float* out, RowSum* sums) const {
+    const int64_t count = rows.size(), d = problem.dim, dv = problem.value_dim;
+    const Range keys{begin, std::min(begin + kPiece, problem.keys)};
+    const float* q = scaled_queries(head, rows);
+    float* scores = workspace.scores.floats(count * kPiece);
+    Strip k = k_.tokens(head.batch, head.key_head, begin), v = v_.across(head.batch, head.key_head, begin);
+    if (k.depth_stride != 1) {
+      float* copied = workspace.packed_keys.floats(keys.size() * d);
+      gemm_.copy(k, keys.size(), d, copied, d);
+      k = rows_in(copied, d);
+    }
+    if (v.lane_stride != 1) {
+      float* copied = workspace.packed_values.floats(keys.size() * dv);
+      gemm_.copy(v_.tokens(head.batch, head.key_head, begin), keys.size(), dv, copied, dv);
+      v = columns_in(copied, dv);
+    }
+    gemm_.dots(d, rows_of(q, d), k, {scores, count, keys.size(), keys.size()});
+    float factors[kThinRows];
+    weigh(head, rows, keys, scores, keys.size(), sums, factors);
+    gemm_.axpys(keys.size(), rows_of(scores, keys.size()), v, workspace.sums.floats(count * kAxpyStride),
+                {out, count, dv, dv});
+  }
+
+  /// Adds the pieces up in the first.
+  void join(const Head& head, const Range& rows, int64_t pieces, float* partial, RowSum* sums) const {
+    const int64_t count = rows.size(), dv = problem.value_dim;
+    for (int64_t r = 0; r < count; ++r) {
+      float top = sums[r].top, total = 0;
+      for (int64_t p = 1; p < pieces; ++p) top = std::max(top, sums[p * count + r].top);
+      for (int64_t p = 0; p < pieces; ++p) {
+        const RowSum& sum = sums[p * count + r];
+        const float factor = sum.total == 0 ? 0 : std::exp(sum.top - top);
+        float *to = partial + r * dv, *from = partial + (p * count + r) * dv;
+        total += sum.total * factor;
+        for (int64_t c = 0; c < dv; ++c) to[c] = (p == 0 ? 0 : to[c]) + factor * from[c];
+      }
+      sums[r] = {top, total};
+    }
+    finish(head, rows, partial, sums);
+  }
+
+  const Tensor &out_, &lse_;
+};
+
+/// Each head's keys, block by block, against all rows that see them: five products per pair of blocks. Where
+/// there are few heads their keys are split, and each part has gradients of q of its own, added up in order.
+class Backward : Attention {
+ public:
+  Backward(std::span<const Tensor> inputs, std::span<const Tensor> outputs, const Attrs& attrs)
+      : Attention(inputs[0], inputs[1], inputs[2], inputs.size() > 6 ? &inputs[6] : nullptr, attrs),
+        d_out_(inputs[3]),
+        lse_(with_column(inputs[4])),
+        delta_(with_column(inputs[5])),
+        outputs_(outputs) {}
+
+  void run(ThreadPool& pool) const {
+    const int64_t blocks = ceil_div(problem.keys, kKeyBlock),
+                  parts = std::clamp<int64_t>(ceil_div(kMinTasks, head_count()), 1, blocks),
+                  size = problem.rows() * problem.dim;
+    std::vector<float> d_q(static_cast<size_t>(head_count() * parts * size));
+    pool.for_each(static_cast<size_t>(head_count() * parts), 1, [&](size_t begin, size_t end) {
+      for (auto task = static_cast<int64_t>(begin); task < static_cast<int64_t>(end); ++task)
+        for (int64_t block = task % parts; block < blocks; block += parts)
+          by_block(head(task / parts), {block * kKeyBlock, std::min(problem.keys, (block + 1) * kKeyBlock)},
+                   d_q.data() + task * size);
+    });
+    pool.for_each(static_cast<size_t>(head_count()), 1, [&](size_t begin, size_t end) {
+      for (auto h = static_cast<int64_t>(begin); h < static_cast<int64_t>(end); ++h) {
+        float* sum = d_q.data() + h * parts * size;
+        for (int64_t part = 1; part < parts; ++part)
+          for (int64_t i = 0; i < size; ++i) sum[i] += sum[part * size + i];
+        simd_.scale(sum, size, problem.scale);
+        store_rows(sum, head(h), {0, problem.rows()}, problem.dim, outputs_[0]);
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t kMinTasks = 16;
+
+  void by_block(const Head& head, const Range& keys, float* d_q) const {
+    Workspace& w = workspace;
+    const int64_t n = keys.size(), d = problem.dim, dv = problem.value_dim;
+    const GemmRight k = packed_right(w.packed_keys, k_.tokens(head.batch, head.key_head, keys.begin), n, d),
+                    k_across =
+                        packed_right(w.packed_across, k_.across(head.batch, head.key_head, keys.begin), d, n),
+                    v = packed_right(w.packed_values, v_.tokens(head.batch, head.key_head, keys.begin), n,
+                                     dv);
+    float *d_k = w.d_k.floats(n * d), *d_v = w.d_v.floats(n * dv);
+    std::fill_n(d_k, n * d, 0.0f);
+    std::fill_n(d_v, n * dv, 0.0f);
+    const Range all = problem.rows_of(keys.begin, keys.end);
+    for (int64_t begin = all.begin; begin < all.end; begin += kRowBlock) {
+      const Range rows{begin, std::min(begin + kRowBlock, all.end)};
+      const int64_t count = rows.size();
+      const float* q = scaled_queries(head, rows);
+      float* d_out = w.d_out.floats(count * dv);
+      load_rows(d_out_, head, rows, d_out);
+      float *scores = w.scores.floats(count * kKeyBlock), *products = w.products.floats(count * kKeyBlock);
+      gemm_.multiply(d, rows_of(q, d), k, {scores, count, n, kKeyBlock});
+      gemm_.multiply(dv, rows_of(d_out, dv), v, {products, count, n, kKeyBlock});
+      differentiate(head, rows, keys, scores, products);
+      gemm_.multiply(count, packed_left(w.packed, columns_in(scores, kKeyBlock), n, count),
+                     packed_right(w.packed_rows, columns_in(d_out, dv), dv, count), sum_in(d_v, n, dv));
+      gemm_.multiply(count, packed_left(w.packed, columns_in(products, kKeyBlock), n, count),
+                     packed_right(w.packed_rows, columns_in(q, d), d, count), sum_in(d_k, n, d));
+      gemm_.multiply(n, rows_of(products, kKeyBlock), k_across, sum_in(d_q + rows.begin * d, count, d));
+    }
+    const int64_t first = (head.batch * problem.key_heads + head.key_head) * problem.keys + keys.begin;
+    store_run(d_k, n * d, outputs_[1], first * d, 1);
+    store_run(d_v, n * dv, outputs_[2], first * dv, 1);
+  }
+
+  /// Scores become weights, products the gradients of the scores; both 0 where a key is hidden.
+  void differentiate(const Head& head, const Range& rows, const Range& keys, float* scores,
+                     float* products) const {
+    float lse[kRowBlock], delta[kRowBlock];
+    load_rows(lse_, head, rows, lse);
+    load_rows(delta_, head, rows, delta);
+    for (int64_t r = 0; r < rows.size(); ++r, scores += kKeyBlock, products += kKeyBlock) {
+      const Range seen = visible(rows.begin + r, keys);
+      for (float* x : {scores, products}) {
+        std::fill_n(x, seen.begin, 0.0f);
+        std::fill(x + seen.end, x + keys.size(), 0.0f);
+      }
+      const float* added = bias(head, rows.begin + r, keys);
+      // A row with nothing visible has lse -inf; with +inf its weights are 0.
+      simd_.backward(scores + seen.begin, products + seen.begin, added ? added + seen.begin : nullptr,
+                     seen.size(), problem.softcap, std::isinf(lse[r]) ? std::abs(lse[r]) : lse[r], delta[r]);
+    }
+  }
+
+  const Tokens d_out_, lse_, delta_;
+  const std::span<const Tensor> outputs_;
+};
+
+}  // namespace
+
+void attention(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+               const Attrs& attrs) {
+  Forward(inputs, outputs, attrs).run(pool);
+}
+
+void attention_backward(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                        const Attrs& attrs) {
+  Backward(inputs, outputs, attrs).run(pool);
+}
+
+}  // namespace weft::cpu
+#endif

@@ -1,0 +1,413 @@
+// Attention by tiles in workgroup memory, or for few rows split over the keys. The text around the kernels:
+// sizes, where rows are, how elements are loaded and stored.
+#include "backend/attention.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/webgpu/builder.h"
+#include "backend/webgpu/webgpu_backend.h"
+#include "base/error.h"
+
+namespace weft::embedded {
+std::string_view webgpu_kernels(std::string_view file);
+}
+
+namespace weft::webgpu {
+namespace {
+
+/// An array (.., heads, tokens, columns) that tiles are read from.
+struct Source {
+  std::string_view name, field;  // in WGSL: its number, and where it starts in Head
+  const Operand& x;
+  bool per_query;  // rows of queries, else of keys
+};
+
+int64_t stride_from_end(const Operand& x, size_t k) {
+  return x.layout.strides[x.layout.strides.size() - k];
+}
+
+/// What is read. The mask may be null.
+struct Arrays {
+  AttentionProblem problem;
+  std::vector<Source> sources;
+  const Operand* mask;
+
+  int64_t head_count() const { return element_count(problem.batch) * problem.key_heads; }
+};
+
+/// x itself where its elements follow each other from the first on, else a copy.
+Operand contiguous(Context& context, const Operand& x) {
+  if (x.layout.is_contiguous()) return x;
+  const Layout layout = Layout::contiguous(x.layout.shape);
+  const Operand packed{
+      std::make_shared<WebgpuStorage>(context.scratch(element_count(x.layout.shape), "attention")), x.dtype,
+      layout};
+  copy(context, {.kernel = "copy", .inputs = {x}, .outputs = {packed}});
+  return packed;
+}
+
+void declare_number(Builder& builder, std::string_view name, std::string_view type,
+                    const std::string& value) {
+  builder.code += fmt::format("fn {}() -> {} {{ return {}; }}\n", name, type, value);
+}
+void declare_size(Builder& builder, std::string_view name, int64_t value) {
+  declare_number(builder, name, "u32", builder.number(value));
+}
+
+/// Head and head_of(index): where the arrays of a key head start.
+void declare_head(Builder& builder, const Arrays& arrays, const Layout& mask) {
+  const AttentionProblem& p = arrays.problem;
+  std::vector<std::pair<const Layout*, int64_t>> layouts;  // and query heads per key head
+  std::string fields, values;
+  for (const Source& s : arrays.sources) {
+    fields += fmt::format(", {}: u32", s.field);
+    layouts.emplace_back(&s.x.layout, s.per_query ? p.group : 1);
+  }
+  layouts.emplace_back(&mask, p.group);
+  Walk heads;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    values += fmt::format(", at{}", i);
+    heads.offsets.push_back(layouts[i].first->offset);
+  }
+  for (size_t d = 0; d <= p.batch.size(); ++d) {
+    const bool is_head = d == p.batch.size();
+    std::vector<int64_t> strides;
+    for (const auto& [layout, heads_each] : layouts)
+      strides.push_back(layout->strides[d] * (is_head ? heads_each : 1));
+    heads.add(is_head ? p.key_heads : p.batch[d], std::move(strides));
+  }
+  builder.code += fmt::format(
+      "struct Head {{ index: u32{}, mask: u32 }}\nfn head_of(i: u32) -> Head {{\n{}  return Head(i{});\n}}\n",
+      fields, builder.unravel(heads, "i"), values);
+}
+
+/// Two neighbours of a 16-bit row in one word, where rows begin at whole words.
+bool has_word_pairs(const Operand& x) {
+  bool even = size_of(x.dtype) == 2 && x.layout.offset % 2 == 0 && x.layout.strides.back() == 1 &&
+              x.layout.shape.back() % 2 == 0;
+  for (size_t d = 0; d + 1 < x.layout.shape.size(); ++d)
+    even = even && (x.layout.strides[d] % 2 == 0 || x.layout.shape[d] == 1);
+  return even;
+}
+
+std::string pair_of(Builder& builder, const Operand& x) {
+  if (!has_word_pairs(x)) return "";
+  const std::string word = fmt::format("{}[(at + column) / 2u]", builder.read(buffer_of(x)));
+  return x.dtype == DType::f16
+             ? fmt::format("unpack2x16float({})", word)
+             : fmt::format("vec2<f32>(weft_from_bf16({0} & 0xffffu), weft_from_bf16({0} >> 16u))", word);
+}
+
+/// columns, row_of, load and load_pair.
+void declare_sources(Builder& builder, const Arrays& arrays) {
+  std::string columns, row_of, load, load_pair;
+  for (size_t i = 0; i < arrays.sources.size(); ++i) {
+    const Source& s = arrays.sources[i];
+    builder.code += fmt::format("const {} = {}u;\n", s.name, i);
+    const std::string at = fmt::format("case {}: {{ return ", s.name),
+                      column = builder.number(stride_from_end(s.x, 1)),
+                      token = builder.number(stride_from_end(s.x, 2));
+    columns += fmt::format("{}{}; }}\n", at, builder.number(s.x.layout.shape.back()));
+    if (s.per_query)
+      row_of +=
+          fmt::format("{}select(NOWHERE, head.{} + r % group() * {} + r / group() * {}, r < rows()); }}\n",
+                      at, s.field, builder.number(stride_from_end(s.x, 3)), token);
+    else
+      row_of += fmt::format("{}select(NOWHERE, head.{} + r * {}, r < keys()); }}\n", at, s.field, token);
+    load += fmt::format("{}{}; }}\n", at, builder.load(s.x, fmt::format("(at + column * {})", column)));
+    if (const std::string pair = pair_of(builder, s.x); !pair.empty())
+      load_pair += fmt::format("{}{}; }}\n", at, pair);
+  }
+  const auto declare = [&](std::string_view head, const std::string& cases, std::string_view otherwise) {
+    builder.code += fmt::format("fn {} {{\nswitch (source) {{\n{}default: {{ return {}; }}\n}}\n}}\n", head,
+                                cases, otherwise);
+  };
+  declare("columns(source: u32) -> u32", columns, "0u");
+  declare("row_of(source: u32, head: Head, r: u32) -> u32", row_of, "NOWHERE");
+  declare("load(source: u32, at: u32, column: u32) -> f32", load, "0.0");
+  builder.code +=
+      "fn two_loads(source: u32, at: u32, column: u32) -> vec2<f32> {\n"
+      "  if (column + 1u >= columns(source)) { return vec2<f32>(load(source, at, column), 0.0); }\n"
+      "  return vec2<f32>(load(source, at, column), load(source, at, column + 1u));\n}\n";
+  declare("load_pair(source: u32, at: u32, column: u32) -> vec2<f32>", load_pair,
+          "two_loads(source, at, column)");
+}
+
+void declare(Builder& builder, const Arrays& arrays) {
+  const AttentionProblem& p = arrays.problem;
+  const std::pair<std::string_view, int64_t> sizes[] = {{"rows", p.rows()},     {"group", p.group},
+                                                        {"queries", p.queries}, {"keys", p.keys},
+                                                        {"dim", p.dim},         {"value_dim", p.value_dim}};
+  for (const auto& [name, value] : sizes) declare_size(builder, name, value);
+  declare_number(builder, "scale", "f32", builder.real(p.scale));
+  declare_number(builder, "softcap", "f32", builder.real(p.softcap));
+  declare_number(builder, "back", "i32", "bitcast<i32>(" + builder.number(p.back) + ")");
+  declare_number(builder, "ahead", "i32", "bitcast<i32>(" + builder.number(p.ahead) + ")");
+
+  Shape scores = p.batch;
+  scores.insert(scores.end(), {p.heads(), p.queries, p.keys});
+  const Layout nothing{scores, std::vector<int64_t>(scores.size(), 0), 0};
+  const Layout mask = arrays.mask ? arrays.mask->layout.expanded(scores) : nothing;
+  declare_size(builder, "mask_head", mask.strides[mask.strides.size() - 3]);
+  declare_size(builder, "mask_token", mask.strides[mask.strides.size() - 2]);
+  declare_size(builder, "mask_column", mask.strides.back());
+  std::string bias = "0.0";
+  if (arrays.mask) bias = builder.load(*arrays.mask, "at");
+  if (arrays.mask && arrays.mask->dtype == DType::boolean) bias = "select(HIDDEN, 0.0, " + bias + ")";
+  builder.code += fmt::format("fn mask_bias(at: u32) -> f32 {{ return {}; }}\n", bias);
+  declare_head(builder, arrays, mask);
+  declare_sources(builder, arrays);
+  builder.code += embedded::webgpu_kernels("attention_scores");
+}
+
+// ---- Results. -----------------------------------------------------------------------------------
+
+/// Where a kernel's results go: into its outputs, or where their rows end within words or too many buffers
+/// would be bound, into sums of f32 that are converted afterwards.
+class Results {
+ public:
+  Results(Context& context, std::vector<std::pair<std::string_view, Operand>> outputs, size_t bound)
+      : outputs_(std::move(outputs)) {
+    int64_t size = 0;
+    bool direct = bound + outputs_.size() <= context.device.limits().max_storage_buffers;
+    for (const auto& [name, to] : outputs_) {
+      direct = direct && (size_of(to.dtype) == 4 || to.layout.shape.back() % 2 == 0);
+      size += element_count(to.layout.shape);
+    }
+    if (!direct) sums_ = std::make_shared<WebgpuStorage>(context.scratch(size, "attention"));
+  }
+  bool direct() const { return !sums_; }
+
+  /// store(output, at, v, both): v, or its first element, goes to an output from `at` on, which is even.
+  void declare(Builder& builder) const {
+    std::string cases;
+    int64_t offset = 0;
+    for (const auto& [name, to] : outputs_) {
+      const bool words = direct() && size_of(to.dtype) == 2;
+      const std::string buffer = builder.write(direct() ? buffer_of(to) : sums_->buffer());
+      cases += fmt::format("    case {}: {{\n", name);
+      if (words)
+        cases += fmt::format("      {}[at / 2u] = {} | ({} << 16u);\n", buffer, encode(to.dtype, "v.x"),
+                             encode(to.dtype, "v.y"));
+      else
+        cases += fmt::format(
+            "      let to = at + {1};\n      {0}[to] = bitcast<u32>(v.x);\n"
+            "      if (both) {{ {0}[to + 1u] = bitcast<u32>(v.y); }}\n",
+            buffer, builder.number(offset));
+      cases += "    }\n";
+      if (!direct()) offset += element_count(to.layout.shape);
+    }
+    builder.code += fmt::format(
+        "fn store(output: u32, at: u32, v: vec2<f32>, both: bool) {{\n  switch (output) {{\n{}    default: "
+        "{{}}\n  "
+        "}}\n}}\n",
+        cases);
+  }
+
+  /// After the dispatch.
+  void finish(Context& context) const {
+    if (direct()) return;
+    int64_t offset = 0;
+    for (const auto& [name, to] : outputs_) {
+      Layout layout = Layout::contiguous(to.layout.shape);
+      layout.offset = offset;
+      convert_all(context, {sums_, DType::f32, layout}, to.dtype, buffer_of(to));
+      offset += element_count(to.layout.shape);
+    }
+  }
+
+ private:
+  std::vector<std::pair<std::string_view, Operand>> outputs_;
+  std::shared_ptr<WebgpuStorage> sums_;
+};
+
+void declare_store_lse(Builder& builder, const Operand& lse) {
+  builder.code += fmt::format("fn store_lse(at: u32, v: f32) {{ {}[at] = bitcast<u32>(v); }}\n",
+                              builder.write(buffer_of(lse)));
+}
+
+// ---- Tiles. -------------------------------------------------------------------------------------
+
+struct Tiling {
+  int64_t tiles;  // in workgroup memory
+  int64_t tile = 64, slice = 16;
+  bool unrolled;
+
+  Tiling(const Context& context, int64_t rows, int64_t tile_count)
+      : tiles(tile_count), unrolled(context.device.type() != gpu::AdapterType::cpu) {
+    if (rows <= 32 || memory() > context.device.limits().max_workgroup_memory) tile = 32;
+  }
+  int64_t wide() const { return tile / 4; }
+  int64_t memory() const { return ((2 * slice + tiles * tile) * (wide() + 1) + 4 * tile) * 16; }
+  int threads() const { return static_cast<int>(wide() * wide()); }
+
+  void declare(Builder& builder, const AttentionProblem& p) const {
+    const int64_t chunks = (std::max(p.dim, p.value_dim) + tile - 1) / tile,
+                  rows = floor_power(slice / chunks);
+    const std::pair<std::string_view, int64_t> constants[] = {
+        {"TILE", tile},   {"WIDE", wide()},   {"THREADS", threads()}, {"SLICE", slice},
+        {"TILES", tiles}, {"CHUNKS", chunks}, {"ROWS", rows}};
+    for (const auto& [name, value] : constants) builder.code += fmt::format("const {} = {}u;\n", name, value);
+    // llvmpipe unrolls what is constant, and then compiles for seconds.
+    declare_number(builder, "slice_end", "u32", unrolled ? "SLICE" : builder.number(slice));
+    declare_number(builder, "rows_end", "u32", unrolled ? "ROWS" : builder.number(rows));
+    builder.code += embedded::webgpu_kernels("attention_tile");
+  }
+
+ private:
+  static int64_t floor_power(int64_t x) {
+    return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(x, 1))));
+  }
+};
+
+void by_tiles(Context& context, const Arrays& arrays, const Operand& out, const Operand& lse) {
+  const Tiling tiling(context, arrays.problem.rows(), 1);
+  const Results results(context, {{"OUT", out}}, 5);
+  Builder builder("attention");
+  declare(builder, arrays);
+  tiling.declare(builder, arrays.problem);
+  results.declare(builder);
+  declare_store_lse(builder, lse);
+  builder.code += embedded::webgpu_kernels("attention");
+  const int64_t blocks = (arrays.problem.rows() + tiling.tile - 1) / tiling.tile;
+  builder.groups(context, arrays.head_count() * blocks, tiling.threads(), "  attend(index, thread);\n");
+  results.finish(context);
+}
+
+// ---- Few rows. ----------------------------------------------------------------------------------
+
+constexpr int64_t kDecodeRows = 8;       // of a workgroup
+constexpr int64_t kDecodeGroups = 1024;  // workgroups that fill a large GPU
+constexpr int64_t kDecodeKeys = 128;     // that a workgroup takes at a time
+
+std::string team_sum(const gpu::Features& features) {
+  if (features.subgroups && features.subgroup_min >= 8)
+    return "fn team_sum(x: f32, thread: u32) -> f32 {\n"
+           "  let pairs = x + subgroupShuffleXor(x, 1u);\n  let fours = pairs + subgroupShuffleXor(pairs, "
+           "2u);\n"
+           "  return fours + subgroupShuffleXor(fours, 4u);\n}\n";
+  return "var<workgroup> team_values: array<f32, 256>;\n"
+         "fn team_sum(x: f32, thread: u32) -> f32 {\n  team_values[thread] = x;\n  workgroupBarrier();\n"
+         "  var sum = 0.0;\n  for (var i = thread / 8u * 8u; i < thread / 8u * 8u + 8u; i++) { sum += "
+         "team_values[i]; }\n"
+         "  workgroupBarrier();\n  return sum;\n}\n";
+}
+
+void join_splits(Context& context, const AttentionProblem& p, int64_t splits, const gpu::Buffer& partial,
+                 const Operand& out, const Operand& lse) {
+  Builder builder("attention_join");
+  const std::string from = builder.read(partial);
+  declare_size(builder, "value_dim", p.value_dim);
+  declare_size(builder, "splits", splits);
+  declare_store_lse(builder, lse);
+  builder.code += fmt::format("fn partial(i: u32) -> f32 {{ return bitcast<f32>({}[i]); }}\n", from);
+  builder.code +=
+      "fn element(i: u32) -> Result {\n"
+      "  let row = i / value_dim();\n  let pitch = value_dim() + 2u;\n  let first = row * splits() * pitch;\n"
+      "  var top = partial(first + value_dim());\n"
+      "  for (var s = 1u; s < splits(); s++) { top = max(top, partial(first + s * pitch + value_dim())); }\n"
+      "  var total = 0.0;\n  var sum = 0.0;\n"
+      "  for (var s = 0u; s < splits(); s++) {\n    let at = first + s * pitch;\n"
+      "    let factor = exp(partial(at + value_dim()) - top);\n"
+      "    total += factor * partial(at + value_dim() + 1u);\n    sum += factor * partial(at + i % "
+      "value_dim());\n  }\n"
+      "  if (i % value_dim() == 0u) { store_lse(row, select(top + log(total), -weft_inf(), total == "
+      "0.0)); }\n";
+  builder.code +=
+      "  return Result(" + encode(out.dtype, "select(sum / total, 0.0, total == 0.0)") + ");\n}\n";
+  builder.map(context, std::span(&out, 1));
+}
+
+/// Few rows: each workgroup takes a part of the keys.
+void by_splits(Context& context, const Arrays& arrays, const Operand& out, const Operand& lse) {
+  const AttentionProblem& p = arrays.problem;
+  const int64_t rows = std::min(p.rows(), kDecodeRows), blocks = (p.rows() + rows - 1) / rows,
+                groups = arrays.head_count() * blocks, most = (p.keys + kDecodeKeys - 1) / kDecodeKeys,
+                wanted = std::clamp<int64_t>(kDecodeGroups / groups, 1, most),
+                split_keys = (most + wanted - 1) / wanted * kDecodeKeys,
+                splits = (p.keys + split_keys - 1) / split_keys;
+  const auto pairs = [](int64_t columns) {
+    return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(columns + 1) / 2));
+  };
+  const Results results(context, {{"OUT", out}}, 5);
+  const bool direct = splits == 1 && results.direct();
+  Builder builder("attention_decode");
+  declare(builder, arrays);
+  const std::pair<std::string_view, int64_t> constants[] = {
+      {"ROWS", rows}, {"PAIRS", pairs(p.value_dim)}, {"MAX_PAIRS", pairs(p.dim)}};
+  for (const auto& [name, value] : constants) builder.code += fmt::format("const {} = {}u;\n", name, value);
+  declare_size(builder, "splits", splits);
+  declare_size(builder, "split_keys", split_keys);
+  builder.code += team_sum(context.device.features());
+  gpu::Buffer partial;
+  builder.code += "fn finish(to: u32, split: u32, column: u32, sum: vec2<f32>, top: f32, total: f32) {\n";
+  if (direct) {
+    builder.code +=
+        "  let factor = select(1.0 / total, 0.0, total == 0.0);\n"
+        "  store(OUT, to * value_dim() + column, sum * factor, column + 1u < value_dim());\n"
+        "  if (column == 0u) { store_lse(to, select(top + log(total), -weft_inf(), total == 0.0)); "
+        "}\n}\n";
+    results.declare(builder);
+    declare_store_lse(builder, lse);
+  } else {
+    partial = context.scratch(element_count(lse.layout.shape) * splits * (p.value_dim + 2), "attention");
+    builder.code += fmt::format(
+        "  let at = (to * splits() + split) * (value_dim() + 2u);\n  {0}[at + column] = "
+        "bitcast<u32>(sum.x);\n"
+        "  if (column + 1u < value_dim()) {{ {0}[at + column + 1u] = bitcast<u32>(sum.y); }}\n"
+        "  if (column == 0u) {{\n    {0}[at + value_dim()] = bitcast<u32>(top);\n"
+        "    {0}[at + value_dim() + 1u] = bitcast<u32>(total);\n  }}\n}}\n",
+        builder.write(partial));
+  }
+  builder.code += embedded::webgpu_kernels("attention_decode");
+  builder.groups(context, groups * splits, 256, "  decode(index, thread);\n");
+  if (!direct) join_splits(context, p, splits, partial, out, lse);
+}
+
+}  // namespace
+
+void attention(Context& context, const Step& step) {
+  const Operand &q = step.inputs[0], &k = step.inputs[1], &v = step.inputs[2];
+  const bool masked = step.inputs.size() > 3 && step.inputs[3].storage;
+  const Arrays arrays{.problem{q.layout, k.layout, v.layout, *step.attrs},
+                      .sources = {{"QUERY", "q", q, true}, {"KEY", "k", k, false}, {"VALUE", "v", v, false}},
+                      .mask = masked ? &step.inputs[3] : nullptr};
+  constexpr int64_t kFewRows = 16;
+  (arrays.problem.rows() <= kFewRows ? by_splits : by_tiles)(context, arrays, step.outputs[0],
+                                                             step.outputs[1]);
+}
+
+void attention_backward(Context& context, const Step& step) {
+  const Operand &q = step.inputs[0], &k = step.inputs[1], &v = step.inputs[2], &d_out = step.inputs[3];
+  const bool masked = step.inputs.size() > 6 && step.inputs[6].storage;
+  const Arrays arrays{.problem{q.layout, k.layout, v.layout, *step.attrs},
+                      .sources = {{"QUERY", "q", q, true},
+                                  {"KEY", "k", k, false},
+                                  {"VALUE", "v", v, false},
+                                  {"GRADIENT", "d", d_out, true}},
+                      .mask = masked ? &step.inputs[6] : nullptr};
+  const Operand lse = contiguous(context, step.inputs[4]), delta = contiguous(context, step.inputs[5]);
+  const Tiling tiling(context, std::max(arrays.problem.rows(), arrays.problem.keys), 2);
+  const size_t bound = masked ? 7 : 6;
+  const auto run = [&](std::string_view name, int64_t rows, const Results& results) {
+    Builder builder(name);
+    declare(builder, arrays);
+    tiling.declare(builder, arrays.problem);
+    builder.code += fmt::format(
+        "fn stats_of(head: Head, row: u32) -> vec2<f32> {{\n"
+        "  let at = output_row(head, min(row, rows() - 1u));\n  return vec2<f32>({}, {});\n}}\n",
+        builder.load(lse, "at"), builder.load(delta, "at"));
+    results.declare(builder);
+    builder.code += embedded::webgpu_kernels(name);
+    builder.groups(context, arrays.head_count() * ((rows + tiling.tile - 1) / tiling.tile), tiling.threads(),
+                   "  differentiate(index, thread);\n");
+    results.finish(context);
+  };
+  run("attention_backward_rows", arrays.problem.rows(),
+      Results(context, {{"QUERY", step.outputs[0]}}, bound));
+  run("attention_backward_keys", arrays.problem.keys,
+      Results(context, {{"KEY", step.outputs[1]}, {"VALUE", step.outputs[2]}}, bound));
+}
+
+}  // namespace weft::webgpu

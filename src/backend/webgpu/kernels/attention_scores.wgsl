@@ -1,0 +1,36 @@
+// What every form of attention needs. Rows are the queries that share a key head: row r is position r / group() of the
+// group's query head r % group().
+// Written around this by attention.cpp: the sizes; Head (index, offsets of its arrays) and head_of; for the sources QUERY,
+// KEY, VALUE, GRADIENT columns, row_of, load and load_pair; mask_bias.
+const OUT = 0u;               // the forward kernels' output
+const NOWHERE = 0xffffffffu;  // row_of a row that is not there
+const HIDDEN = -3.0e38;       // the score of a key that a query does not see
+const LOW = -1.0e38;          // scores below are hidden; -inf in a mask is, too
+
+// The score of a product, and what the cap's slope is there.
+fn score(product: f32, position: i32, mask_row: u32, key: u32) -> vec2<f32> {
+  let distance = i32(key) - position;
+  if (key >= keys() || distance > ahead() || -distance > back()) { return vec2<f32>(HIDDEN, 0.0); }
+  var s = product * scale();
+  var slope = 1.0;
+  if (softcap() > 0.0) {
+    let t = weft_tanh(s / softcap());
+    s = t * softcap();
+    slope = 1.0 - t * t;
+  }
+  return vec2<f32>(s + mask_bias(mask_row + key * mask_column()), slope);
+}
+
+fn weight(s: f32, top: f32) -> f32 { return select(exp(s - top), 0.0, s < LOW); }
+
+// The gradient of a product, from its score, its weight and the gradient of that.
+fn slope_of(s: vec2<f32>, w: f32, of_weight: f32, delta: f32) -> f32 { return w * (of_weight - delta) * s.y * scale(); }
+
+fn position_of(row: u32) -> i32 { return i32(row / group()); }
+fn mask_row_of(head: Head, row: u32) -> u32 {
+  return head.mask + row % group() * mask_head() + row / group() * mask_token();
+}
+// The row's index in (.., heads, tokens).
+fn output_row(head: Head, row: u32) -> u32 {
+  return (head.index * group() + row % group()) * queries() + row / group();
+}
