@@ -54,12 +54,10 @@ class PlanCache {
 };
 
 void eval_on(const Device& device, std::span<const Array> arrays) {
-  static PlanCache cache;
   Graph graph(arrays);
   if (graph.steps.empty()) return;
-  const std::shared_ptr<Plan> plan = cache.find(device, graph);
-  const std::vector<StoragePtr> storages = plan->run(device.backend(), graph.storages, graph.constants);
-  steps_run += plan->steps().size();
+  const std::shared_ptr<Plan> plan = plan_for(device, graph);
+  const std::vector<StoragePtr> storages = run_plan(*plan, device, graph.storages, graph.constants);
 
   auto result = plan->results().begin();
   for (const Graph::Step& step : graph.steps) {
@@ -77,6 +75,17 @@ void eval_on(const Device& device, std::span<const Array> arrays) {
 
 EvalCounters eval_counters() {
   return {.evals = evals, .plans_built = plans_built, .plans_reused = plans_reused, .steps = steps_run};
+}
+
+std::shared_ptr<Plan> plan_for(const Device& device, const Graph& graph) {
+  static PlanCache cache;
+  return cache.find(device, graph);
+}
+
+std::vector<StoragePtr> run_plan(Plan& plan, const Device& device, std::span<const StoragePtr> leaves,
+                                 std::span<const double> constants) {
+  steps_run += plan.steps().size();
+  return plan.run(device.backend(), leaves, constants);
 }
 
 void eval(std::span<const Array> arrays) {

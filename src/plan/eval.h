@@ -1,6 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "plan/graph.h"
+#include "plan/plan.h"
 
 namespace weft {
 
@@ -11,5 +17,12 @@ struct EvalCounters {
   uint64_t steps = 0;  ///< kernels that ran
 };
 EvalCounters eval_counters();
+
+/// The plan for graphs of this structure on a device, made now or kept from before.
+std::shared_ptr<Plan> plan_for(const Device& device, const Graph& graph);
+
+/// Plan::run, counted.
+std::vector<StoragePtr> run_plan(Plan& plan, const Device& device, std::span<const StoragePtr> leaves,
+                                 std::span<const double> constants);
 
 }  // namespace weft

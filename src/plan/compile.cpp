@@ -1,0 +1,161 @@
+#include "weft/compile.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "array/node.h"
+#include "plan/eval.h"
+#include "plan/graph.h"
+#include "plan/plan.h"
+
+namespace weft {
+namespace {
+
+Array leaf(Value value, const Device& device) {
+  auto node = std::make_shared<Node>(nullptr, Attrs{}, std::vector<Array>{}, device);
+  node->outputs.push_back(std::move(value));
+  node->detached = true;
+  return {std::move(node), 0};
+}
+
+/// The storages of the arguments, each once.
+std::vector<StoragePtr> storages_of(const std::vector<Array>& arguments) {
+  std::vector<StoragePtr> storages;
+  for (const Array& x : arguments)
+    if (std::ranges::find(storages, value_of(x).storage) == storages.end())
+      storages.push_back(value_of(x).storage);
+  return storages;
+}
+
+/// What a recording depends on.
+std::vector<int64_t> signature(const std::vector<Array>& arguments) {
+  const std::vector<StoragePtr> storages = storages_of(arguments);
+  std::vector<int64_t> words;
+  for (const Array& x : arguments) {
+    const Value& value = value_of(x);
+    words.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(&x.device().backend())));
+    words.push_back(static_cast<int64_t>(value.dtype));
+    words.push_back(std::ranges::find(storages, value.storage) - storages.begin());
+    words.push_back(value.layout.offset);
+    words.push_back(static_cast<int64_t>(value.shape.size()));
+    words.insert(words.end(), value.shape.begin(), value.shape.end());
+    words.insert(words.end(), value.layout.strides.begin(), value.layout.strides.end());
+  }
+  return words;
+}
+
+/// One recording of a function.
+class Recording {
+ public:
+  Recording(const ArraysFunction& f, const std::vector<Array>& arguments) {
+    // Stand-ins with storage of their own: what `f` captures is told from what it is given.
+    const std::vector<StoragePtr> given = storages_of(arguments);
+    std::vector<StoragePtr> copies;
+    for (const StoragePtr& storage : given) {
+      Backend& backend = device_of(arguments, storage).backend();
+      copies.push_back(backend.alloc(storage->size(), "argument"));
+      backend.copy(storage, 0, copies.back(), 0, storage->size());
+    }
+    std::vector<Array> stand_ins;
+    for (const Array& x : arguments) {
+      Value value = value_of(x);
+      value.storage = copies[static_cast<size_t>(std::ranges::find(given, value.storage) - given.begin())];
+      stand_ins.push_back(leaf(std::move(value), x.device()));
+      stand_ins.back().node()->detached = false;
+    }
+    const std::vector<Array> outputs = f(stand_ins);
+    std::vector<Array> lazy;
+    for (const Array& y : outputs)
+      if (!y.node()->ready()) lazy.push_back(y);
+    if (!lazy.empty()) device_ = lazy[0].device();
+    Graph graph(lazy);
+    plan_ = plan_for(device_, graph);
+    constants_ = graph.constants;
+    storages_ = graph.storages;
+    for (const StoragePtr& storage : storages_) {
+      const auto found = std::ranges::find(copies, storage);
+      argument_.push_back(found == copies.end() ? -1 : static_cast<int>(found - copies.begin()));
+    }
+    for (size_t i = 0; i < storages_.size(); ++i)
+      if (argument_[i] >= 0) storages_[i] = nullptr;  // comes with the call
+
+    std::unordered_map<const Node*, size_t> first_result;
+    size_t count = 0;
+    for (const Graph::Step& step : graph.steps)
+      if (step.wanted) {
+        first_result[step.node.get()] = count;
+        count += step.node->outputs.size();
+      }
+    for (const Array& y : outputs) {
+      Output output{.shape = y.shape(), .dtype = y.dtype()};
+      const auto stand_in =
+          std::ranges::find_if(stand_ins, [&](const Array& x) { return x.node() == y.node(); });
+      if (const auto made = first_result.find(y.node().get()); made != first_result.end())
+        output.result = static_cast<int>(made->second + y.output());
+      else if (stand_in != stand_ins.end())
+        output.argument = static_cast<int>(stand_in - stand_ins.begin());
+      else
+        output.captured = y;
+      outputs_.push_back(std::move(output));
+    }
+  }
+
+  std::vector<Array> run(const std::vector<Array>& arguments) const {
+    const std::vector<StoragePtr> given = storages_of(arguments);
+    std::vector<StoragePtr> leaves = storages_;
+    for (size_t i = 0; i < leaves.size(); ++i)
+      if (argument_[i] >= 0) leaves[i] = given[static_cast<size_t>(argument_[i])];
+    const std::vector<StoragePtr> storages = run_plan(*plan_, device_, leaves, constants_);
+    std::vector<Array> results;
+    for (const Output& output : outputs_) {
+      if (output.result < 0) {
+        results.push_back(output.captured ? output.captured
+                                          : arguments[static_cast<size_t>(output.argument)]);
+        continue;
+      }
+      const Plan::Result& made = plan_->results()[static_cast<size_t>(output.result)];
+      results.push_back(leaf(
+          {output.shape, output.dtype, storages[static_cast<size_t>(made.storage)], made.layout}, device_));
+    }
+    return results;
+  }
+
+ private:
+  struct Output {
+    Shape shape;
+    DType dtype = DType::f32;
+    int result = -1;    ///< of the plan, or
+    int argument = -1;  ///< handed through, or
+    Array captured = {};
+  };
+
+  static Device device_of(const std::vector<Array>& arguments, const StoragePtr& storage) {
+    for (const Array& x : arguments)
+      if (value_of(x).storage == storage) return x.device();
+    return {};
+  }
+
+  Device device_;
+  std::shared_ptr<Plan> plan_;
+  std::vector<StoragePtr> storages_;  ///< that the plan reads; null where an argument's belongs
+  std::vector<int> argument_;         ///< index of the arguments' storages
+  std::vector<double> constants_;
+  std::vector<Output> outputs_;
+};
+
+}  // namespace
+
+ArraysFunction compile(ArraysFunction f) {
+  auto recordings = std::make_shared<std::map<std::vector<int64_t>, Recording>>();
+  return [f = std::move(f), recordings](const std::vector<Array>& arguments) {
+    eval(arguments);
+    const std::vector<int64_t> key = signature(arguments);
+    auto found = recordings->find(key);
+    if (found == recordings->end()) found = recordings->emplace(key, Recording(f, arguments)).first;
+    return found->second.run(arguments);
+  };
+}
+
+}  // namespace weft
