@@ -74,9 +74,15 @@ bool Group::only_used_here(int s) const {
                              [&](int user) { return members_.contains(user) && !shared_.contains(user); });
 }
 
-/// A broadcast repeats what is below it.
-bool Group::cheap_to_repeat(int s) const {
-  return is_cheap(*step(s).node->op);
+/// Computed from a fold, it will be one value per row when the fold is taken in.
+bool Group::is_made_of_fold(int s) const {
+  const OpKind kind = step(s).node->op->kind;
+  if (is_fold(s)) return true;
+  if (kind != OpKind::elementwise && kind != OpKind::view) return false;
+  return std::ranges::any_of(step(s).inputs, [&](int v) {
+    const int p = v < 0 ? -1 : graph_->producer(v);
+    return p >= 0 && step(p).users.size() == 1 && is_made_of_fold(p);
+  });
 }
 
 // ---- Ways from the iteration to a member's elements.
@@ -257,8 +263,8 @@ bool Group::take(int s) {
     if (uses->size() > 1) return false;
     const Layout& index = uses->front().index;
     const bool per_row = folds_ && index == along_rows();
-    if (!per_row && element_count(out(s).shape) < element_count(index.shape) && !cheap_to_repeat(s))
-      return false;
+    const bool repeated = !per_row && element_count(out(s).shape) < element_count(index.shape);
+    if (repeated && !is_cheap(*made.node->op) && !is_made_of_fold(s)) return false;
     if (made.wanted && !per_row && !same_order(index)) return false;
     if (made.wanted && folds_ && root_is_row_ && !per_row) return false;  // only rows are stored
   }

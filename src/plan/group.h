@@ -58,7 +58,7 @@ class Group {
   bool is_fold(int s) const { return is_fold(step(s)); }
   bool is_free(int s) const;
   bool only_used_here(int s) const;
-  bool cheap_to_repeat(int s) const;
+  bool is_made_of_fold(int s) const;
 
   std::optional<Layout> finished(Layout layout, Path::Kind level) const;
   std::optional<Layout> apply(const PathPtr& path, Layout layout) const;

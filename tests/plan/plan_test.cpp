@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "backend/webgpu/webgpu_backend.h"
 #include "ops/shorthand.h"
 #include "plan/eval.h"
@@ -143,13 +145,13 @@ TEST_SUITE("base: plan") {
 TEST_SUITE("base: compile") {
   TEST_CASE("a compiled function is recorded once per shape") {
     int calls = 0;
-    const Array captured = values({3}, 5);
+    const Array captured = values({3, 3}, 5);
     const auto f = compile([&](const std::vector<Array>& a) -> std::vector<Array> {
       ++calls;
       return {exp(a[0]) * captured, a[1], transpose(a[0], 0, 1), captured};
     });
     for (int i = 0; i < 3; ++i) {
-      const Array x = values({2, 3}, i), y = values({4}, i);
+      const Array x = values({3, 3}, i), y = values({4}, i);
       const std::vector<Array> out = f({x, y});
       CHECK(calls == 1);
       CHECK(out[0].to_vector() == (exp(x) * captured).to_vector());
@@ -157,7 +159,7 @@ TEST_SUITE("base: compile") {
       CHECK(out[2].to_vector() == transpose(x, 0, 1).to_vector());
       CHECK(out[3].to_vector() == captured.to_vector());
     }
-    f({values({5, 3}), values({4})});
+    f({values({1, 3}), values({4})});
     CHECK(calls == 2);
     f({captured + 0.0, captured});  // what is captured may be an argument too
     CHECK(calls == 3);

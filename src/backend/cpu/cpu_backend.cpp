@@ -66,30 +66,14 @@ struct CpuPrepared : Prepared {
     std::vector<int> storages;  // -1: an optional input that was left out
   };
   struct Item {
-    cpu::Kernel kernel = nullptr;  // null: the program is all
+    cpu::Kernel kernel = nullptr;  // null: there is a program
+    bool with_matmul = false;      // whose first load is a product
     const Attrs* attrs = nullptr;
     std::optional<ElementwiseProgram> program = {};
     Place inputs = {}, outputs = {};
-    size_t own_inputs = 0;  // of the kernel; the rest are its epilogue's
   };
   std::vector<Item> items;
 };
-
-/// A kernel, then its epilogue on what it made.
-void run_with_epilogue(ThreadPool& pool, const CpuPrepared::Item& item) {
-  const std::span<const cpu::Tensor> inputs(item.inputs.tensors), outputs(item.outputs.tensors);
-  cpu::Tensor made = outputs[0];
-  std::vector<std::byte> wider;
-  if (made.dtype != item.program->loads[0]) {
-    made.dtype = item.program->loads[0];
-    wider.resize(static_cast<size_t>(element_count(made.layout.shape)) * size_of(made.dtype));
-    made.data = wider.data();
-  }
-  item.kernel(pool, inputs.first(item.own_inputs), std::span(&made, 1), *item.attrs);
-  std::vector<cpu::Tensor> loads = {made};
-  loads.insert(loads.end(), inputs.begin() + static_cast<int64_t>(item.own_inputs), inputs.end());
-  cpu::run_elementwise(pool, *item.program, loads, outputs);
-}
 
 }  // namespace
 
@@ -111,13 +95,10 @@ std::unique_ptr<Prepared> CpuBackend::prepare(std::span<const Step> steps,
   for (const Step& step : steps) {
     CpuPrepared::Item item{.attrs = step.attrs ? step.attrs : &none,
                            .inputs = place(step.inputs),
-                           .outputs = place(step.outputs),
-                           .own_inputs = step.inputs.size()};
+                           .outputs = place(step.outputs)};
     if (step.program) item.program = *step.program;
-    if (step.kernel != "elementwise" && step.kernel != "rows") {
-      item.kernel = cpu::find_kernel(step.kernel);
-      if (step.program) item.own_inputs -= step.program->loads.size() - 1;
-    }
+    if (!step.program) item.kernel = cpu::find_kernel(step.kernel);
+    item.with_matmul = step.program && step.kernel == "matmul_batched";
     prepared->items.push_back(std::move(item));
   }
   return prepared;
@@ -138,8 +119,8 @@ void CpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
         if (i.constant >= 0) i.attrs[0] = constants[static_cast<size_t>(i.constant)];
     if (!item.program)
       item.kernel(pool_, item.inputs.tensors, item.outputs.tensors, *item.attrs);
-    else if (item.kernel)
-      run_with_epilogue(pool_, item);
+    else if (item.with_matmul)
+      cpu::matmul_with(pool_, *item.program, item.inputs.tensors, item.outputs.tensors);
     else if (item.program->row_dims)
       cpu::run_rows(pool_, *item.program, item.inputs.tensors, item.outputs.tensors);
     else

@@ -12,47 +12,55 @@ constexpr int64_t kTile = 512;  // elements; a register is mostly 2 KiB, a chain
 
 }  // namespace
 
+Elementwise::Elementwise(const ElementwiseProgram& program, std::span<const Tensor> inputs,
+                         std::span<const Tensor> outputs)
+    : program_(program), inputs_(inputs), outputs_(outputs), shape_(outputs[0].layout.shape) {
+  const auto is_scalar = [](const Tensor& t) {
+    return std::ranges::all_of(t.layout.strides, [](int64_t s) { return s == 0; });
+  };
+  for (const Tensor& t : inputs) {
+    flat_ = flat_ && (Layout{shape_, t.layout.strides, 0}.is_contiguous() || is_scalar(t));
+    flat_strides_.push_back(is_scalar(t) ? 0 : 1);
+  }
+  row_ = flat_ ? element_count(shape_) : shape_.back();
+}
+
+Machine Elementwise::machine() const {
+  return Machine(program_, kTile, outputs_);
+}
+
+void Elementwise::run(Machine& machine, int64_t begin, int64_t end) const {
+  for (int64_t at = begin; at < end;) {
+    const int64_t column = at % row_, n = std::min({end - at, kTile, row_ - column});
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      const Layout& l = inputs_[k].layout;
+      int64_t offset = l.offset, stride = flat_strides_[k];
+      if (flat_) {
+        offset += at * stride;
+      } else {
+        stride = l.strides.back();
+        offset += column * stride;
+        int64_t rest = at / row_;
+        for (size_t d = shape_.size() - 1; d-- > 0; rest /= shape_[d])
+          offset += rest % shape_[d] * l.strides[d];
+      }
+      machine.load(k, inputs_[k], offset, stride, n);
+    }
+    machine.run(at, n);
+    at += n;
+  }
+}
+
 void run_elementwise(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
                      std::span<const Tensor> outputs) {
-  const Shape& shape = outputs[0].layout.shape;
-  const int64_t count = element_count(shape);
+  const auto count = static_cast<size_t>(element_count(outputs[0].layout.shape));
   if (count == 0) return;
-  // Rows of the innermost dim, or the whole array where every input runs through it in one go.
-  bool flat = true;
-  for (const Tensor& t : inputs)
-    flat = flat && (Layout{shape, t.layout.strides, 0}.is_contiguous() ||
-                    std::ranges::all_of(t.layout.strides, [](int64_t s) { return s == 0; }));
-  const int64_t row = flat ? count : shape.empty() ? 1 : shape.back();
-  const size_t rank = shape.size();
-
-  const auto work = [&](size_t begin, size_t end) {
-    Machine machine(program, kTile, outputs);
-    for (auto at = static_cast<int64_t>(begin); at < static_cast<int64_t>(end);) {
-      const int64_t column = at % row, n = std::min({static_cast<int64_t>(end) - at, kTile, row - column});
-      for (size_t k = 0; k < inputs.size(); ++k) {
-        const Layout& l = inputs[k].layout;
-        int64_t offset = l.offset, stride = 0;
-        if (flat) {
-          stride = rank == 0 || std::ranges::all_of(l.strides, [](int64_t s) { return s == 0; }) ? 0 : 1;
-          offset += at * stride;
-        } else {
-          stride = l.strides[rank - 1];
-          offset += column * stride;
-          for (int64_t rest = at / row, d = static_cast<int64_t>(rank) - 2; d >= 0; --d) {
-            offset += rest % shape[static_cast<size_t>(d)] * l.strides[static_cast<size_t>(d)];
-            rest /= shape[static_cast<size_t>(d)];
-          }
-        }
-        machine.load(k, inputs[k], offset, stride, n);
-      }
-      machine.run(at, n);
-      at += n;
-    }
-  };
-  pool.for_each(static_cast<size_t>(count),
-                std::max<size_t>(32 * kTile, static_cast<size_t>(count) /
-                                                 (4 * static_cast<size_t>(pool.threads())) / kTile * kTile),
-                work);
+  const Elementwise elementwise(program, inputs, outputs);
+  const size_t share = count / (4 * static_cast<size_t>(pool.threads())) / kTile * kTile;
+  pool.for_each(count, std::max<size_t>(32 * kTile, share), [&](size_t begin, size_t end) {
+    Machine machine = elementwise.machine();
+    elementwise.run(machine, static_cast<int64_t>(begin), static_cast<int64_t>(end));
+  });
 }
 
 }  // namespace weft::cpu

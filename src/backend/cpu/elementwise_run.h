@@ -1,16 +1,41 @@
 #pragma once
 
+#include <vector>
+
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/machine.h"
 #include "backend/elementwise.h"
 
 namespace weft::cpu {
 
-/// Inputs have the outputs' shape (strides 0 where they were broadcast).
+/// A program over arrays. Inputs have the outputs' shape (strides 0 where they were broadcast), or are the
+/// outputs themselves.
+class Elementwise {
+ public:
+  Elementwise(const ElementwiseProgram& program, std::span<const Tensor> inputs,
+              std::span<const Tensor> outputs);
+  Machine machine() const;
+  /// Elements [begin, end) of the outputs, in row-major order.
+  void run(Machine& machine, int64_t begin, int64_t end) const;
+
+ private:
+  const ElementwiseProgram& program_;
+  const std::span<const Tensor> inputs_, outputs_;
+  const Shape& shape_;
+  bool flat_ = true;                   // every input runs through the whole array in one go
+  std::vector<int64_t> flat_strides_;  // 1, or 0 for a scalar
+  int64_t row_ = 1;                    // elements that lie in one run
+};
+
 void run_elementwise(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
                      std::span<const Tensor> outputs);
 
 /// The same for a program that folds rows.
 void run_rows(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
               std::span<const Tensor> outputs);
+
+/// matmul, and the program on what it makes: inputs after the first two are the program's.
+void matmul_with(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
+                 std::span<const Tensor> outputs);
 
 }  // namespace weft::cpu

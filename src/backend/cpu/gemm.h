@@ -26,6 +26,17 @@ using GemmEpilogue = std::function<void(const GemmBlock& block)>;
 void gemm(ThreadPool& pool, int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
           float* c, int64_t c_stride, const GemmEpilogue& epilogue = {});
 
+/// Is called for each block of a product when it is complete: its first element in row-major order of the
+/// whole output; rows are `stride` apart.
+struct MatmulBlock {
+  int64_t first, rows, columns, stride;
+};
+using MatmulEpilogue = std::function<void(const MatmulBlock& block)>;
+
+/// out f32, contiguous = a b, as the kernel below.
+void matmul_f32(ThreadPool& pool, const Tensor& a, const Tensor& b, const Tensor& out,
+                const MatmulEpilogue& epilogue);
+
 /// The kernel `matmul`: a (.., m, k) and b (.., k, n) with equal batch dims (expanded by strides) give
 /// (.., m, n). Floats are summed in f32 and rounded once to the output's type; i32 and u32 wrap around.
 void matmul(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,

@@ -1,10 +1,13 @@
 // The kernel `matmul`: batches of strided matrices, floats through gemm(), integers by plain loops.
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/elementwise_run.h"
 #include "backend/cpu/gemm_parts.h"
 #include "backend/cpu/halves.h"
 #include "base/error.h"
@@ -120,7 +123,39 @@ void matmul_integers(ThreadPool& pool, const Batch& batch, uint32_t* out) {
                 });
 }
 
+/// one(i) for each matrix: over the batch when there is enough of it for an even share, or its matrices are
+/// too small to be cut.
+template <typename One>
+void each_matrix(ThreadPool& pool, const Batch& batch, const One& one) {
+  const int64_t work = std::max<int64_t>(batch.m * batch.n * batch.k, 1);
+  if (batch.count() > 1 && (batch.count() >= int64_t{4} * pool.threads() || work < kParallelWork)) {
+    const int64_t grain = std::min(ceil_div(kParallelWork / 8, work), batch.count());
+    pool.for_each(static_cast<size_t>(batch.count()), static_cast<size_t>(grain),
+                  [&](size_t begin, size_t end) {
+                    for (size_t i = begin; i < end; ++i) one(static_cast<int64_t>(i));
+                  });
+  } else {
+    for (int64_t i = 0; i < batch.count(); ++i) one(i);
+  }
+}
+
 }  // namespace
+
+void matmul_f32(ThreadPool& pool, const Tensor& a, const Tensor& b, const Tensor& out,
+                const MatmulEpilogue& epilogue) {
+  const Batch batch = batch_of(a, b);
+  each_matrix(pool, batch, [&](int64_t index) {
+    const auto [of_a, of_b] = batch.offsets(index);
+    const int64_t first = index * batch.m * batch.n;
+    GemmEpilogue each_block;
+    if (epilogue)
+      each_block = [&](const GemmBlock& block) {
+        epilogue({first + block.row * batch.n + block.column, block.rows, block.columns, batch.n});
+      };
+    gemm(pool, batch.m, batch.n, batch.k, batch.matrix(batch.a, of_a), batch.matrix(batch.b, of_b),
+         out.as<float>() + first, batch.n, each_block);
+  });
+}
 
 void matmul(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs, const Attrs&) {
   const Tensor &a = inputs[0], &b = inputs[1], &out = outputs[0];
@@ -132,27 +167,47 @@ void matmul(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Te
   if (!is_float(a.dtype) || !is_float(b.dtype) || !is_float(out.dtype))
     fail(ErrorKind::unsupported, "[matmul] no kernel for {} x {} -> {}", name_of(a.dtype), name_of(b.dtype),
          name_of(out.dtype));
-
-  const int64_t matrix_size = batch.m * batch.n;
-  const auto one = [&](int64_t index) {
+  if (out.dtype == DType::f32) return matmul_f32(pool, a, b, out, {});
+  each_matrix(pool, batch, [&](int64_t index) {
     const auto [of_a, of_b] = batch.offsets(index);
-    const GemmOperand left = batch.matrix(batch.a, of_a), right = batch.matrix(batch.b, of_b);
-    if (out.dtype == DType::f32)
-      gemm(pool, batch.m, batch.n, batch.k, left, right, out.as<float>() + index * matrix_size, batch.n);
-    else
-      gemm_rounded(pool, batch, left, right, out.as<uint16_t>() + index * matrix_size, out.dtype);
-  };
-  // Over the batch when there is enough of it for an even share, or its matrices are too small to be cut.
-  const int64_t work = std::max<int64_t>(matrix_size * batch.k, 1);
-  if (batch.count() > 1 && (batch.count() >= int64_t{4} * pool.threads() || work < kParallelWork)) {
-    const int64_t grain = std::min(ceil_div(kParallelWork / 8, work), batch.count());
-    pool.for_each(static_cast<size_t>(batch.count()), static_cast<size_t>(grain),
-                  [&](size_t begin, size_t end) {
-                    for (size_t i = begin; i < end; ++i) one(static_cast<int64_t>(i));
-                  });
-  } else {
-    for (int64_t i = 0; i < batch.count(); ++i) one(i);
+    gemm_rounded(pool, batch, batch.matrix(batch.a, of_a), batch.matrix(batch.b, of_b),
+                 out.as<uint16_t>() + index * batch.m * batch.n, out.dtype);
+  });
+}
+
+void matmul_with(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
+                 std::span<const Tensor> outputs) {
+  if (element_count(outputs[0].layout.shape) == 0) return;
+  Tensor product = outputs[0];
+  std::vector<std::byte> own;
+  if (product.dtype != program.loads[0]) {
+    product.dtype = program.loads[0];
+    own.resize(static_cast<size_t>(element_count(product.layout.shape)) * size_of(product.dtype));
+    product.data = own.data();
   }
+  std::vector<Tensor> loads = {product};
+  loads.insert(loads.end(), inputs.begin() + 2, inputs.end());
+  if (product.dtype != DType::f32) {  // rounded before anything else happens to it
+    matmul(pool, inputs.first(2), std::span(&product, 1), {});
+    return run_elementwise(pool, program, loads, outputs);
+  }
+  const Elementwise elementwise(program, loads, outputs);
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Machine>> idle;  // as many as threads meet here
+  matmul_f32(pool, inputs[0], inputs[1], product, [&](const MatmulBlock& block) {
+    std::unique_ptr<Machine> machine;
+    {
+      const std::scoped_lock lock(mutex);
+      if (!idle.empty()) machine = std::move(idle.back()), idle.pop_back();
+    }
+    if (!machine) machine = std::make_unique<Machine>(elementwise.machine());
+    for (int64_t row = 0; row < block.rows; ++row) {
+      const int64_t begin = block.first + row * block.stride;
+      elementwise.run(*machine, begin, begin + block.columns);
+    }
+    const std::scoped_lock lock(mutex);
+    idle.push_back(std::move(machine));
+  });
 }
 
 }  // namespace weft::cpu
