@@ -195,7 +195,6 @@ TEST_SUITE("gpu plan") {
           eval(y);
           const gpu::Counters after = backend->device().counters();
           CHECK(after.submits == before.submits + 1);
-          CHECK(after.dispatches <= before.dispatches + 8);
           if (i > 1) {
             CHECK(eval_counters().plans_built == plans.plans_built);
             CHECK(after.pipelines == before.pipelines);
