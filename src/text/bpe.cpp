@@ -4,6 +4,7 @@
 #include "text/merge.h"
 #include "text/model.h"
 #include "text/utf8.h"
+#include "text/word_cuts.h"
 
 namespace weft {
 namespace {
@@ -46,7 +47,10 @@ class Merges {
 class Bpe final : public TokenModel {
  public:
   Bpe(SharedVocabulary vocabulary, BpeOptions options)
-      : vocabulary_(std::move(vocabulary)), options_(std::move(options)), merges_(options_.merges.size()) {
+      : vocabulary_(std::move(vocabulary)),
+        options_(std::move(options)),
+        merges_(options_.merges.size()),
+        cuts_(*vocabulary_) {
     std::string whole;
     for (size_t rank = 0; rank < options_.merges.size(); ++rank) {
       const auto& [left, right] = options_.merges[rank];
@@ -71,10 +75,26 @@ class Bpe final : public TokenModel {
         out.push_back(id);
         return;
       }
+    bool after_unknown = false;
+    for (size_t pos = 0; pos < piece.size();) {
+      const size_t end = pos + cuts_.first(piece.substr(pos));
+      merge(piece, pos, end, merger);
+      for (const Merger::Symbol& symbol : merger.symbols()) {
+        if (symbol.size == 0) continue;
+        const bool unknown = symbol.id == kNoToken;
+        if (!(unknown && after_unknown && options_.fuse_unknown))
+          out.push_back(unknown ? options_.unknown : symbol.id);
+        after_unknown = unknown;
+      }
+      pos = end;
+    }
+  }
+
+  void merge(std::string_view piece, size_t pos, size_t stop, Merger& merger) const {
     merger.clear();
     std::vector<TokenId> bytes;
     std::string spelt;
-    for (size_t pos = 0; pos < piece.size();) {
+    while (pos < stop) {
       const size_t begin = pos;
       pos = utf8::next_position(piece, pos);
       spelt = begin == 0 ? "" : options_.continuation;
@@ -91,44 +111,43 @@ class Bpe final : public TokenModel {
       if (left.id == kNoToken || right.id == kNoToken) return std::nullopt;
       return merges_.find(left.id, right.id);
     });
-    bool after_unknown = false;
-    for (const Merger::Symbol& symbol : merger.symbols()) {
-      if (symbol.size == 0) continue;
-      const bool unknown = symbol.id == kNoToken;
-      if (!(unknown && after_unknown && options_.fuse_unknown))
-        out.push_back(unknown ? options_.unknown : symbol.id);
-      after_unknown = unknown;
-    }
   }
 
   SharedVocabulary vocabulary_;
   BpeOptions options_;
   Merges merges_;
+  WordCuts cuts_;
 };
 
 class Spm final : public TokenModel {
  public:
-  Spm(SharedVocabulary vocabulary, TokenId unknown) : vocabulary_(std::move(vocabulary)), unknown_(unknown) {
+  Spm(SharedVocabulary vocabulary, TokenId unknown)
+      : vocabulary_(std::move(vocabulary)), unknown_(unknown), cuts_(*vocabulary_) {
     for (size_t i = 0; i < vocabulary_->size(); ++i)
       longest_ = std::max(longest_, (*vocabulary_)[static_cast<TokenId>(i)].text.size());
   }
 
   void encode(const Pieces& pieces, std::vector<TokenId>& out) const override {
     Merger merger;
-    for (size_t i = 0; i < pieces.spans.size(); ++i) encode_piece(pieces[i], merger, out);
+    for (size_t i = 0; i < pieces.spans.size(); ++i)
+      for (std::string_view rest = pieces[i]; !rest.empty();) {
+        const std::string_view word = rest.substr(0, cuts_.first(rest));
+        encode_word(word, merger, out);
+        rest.remove_prefix(word.size());
+      }
   }
 
  private:
-  void encode_piece(std::string_view piece, Merger& merger, std::vector<TokenId>& out) const {
+  void encode_word(std::string_view word, Merger& merger, std::vector<TokenId>& out) const {
     merger.clear();
-    for (size_t pos = 0; pos < piece.size();) {
-      const size_t size = std::max<size_t>(utf8::valid_length(piece, pos), 1);
-      merger.add(pos, size, vocabulary_->find_plain(piece.substr(pos, size)));
+    for (size_t pos = 0; pos < word.size();) {
+      const size_t size = std::max<size_t>(utf8::valid_length(word, pos), 1);
+      merger.add(pos, size, vocabulary_->find_plain(word.substr(pos, size)));
       pos += size;
     }
     merger.run([&](const Merger::Symbol& left, const Merger::Symbol& right) -> std::optional<Merger::Merge> {
       const size_t size = left.size + right.size;
-      const TokenId id = size > longest_ ? kNoToken : vocabulary_->find_plain(piece.substr(left.begin, size));
+      const TokenId id = size > longest_ ? kNoToken : vocabulary_->find_plain(word.substr(left.begin, size));
       if (id == kNoToken) return std::nullopt;
       return Merger::Merge{-(*vocabulary_)[id].score, id};
     });
@@ -136,7 +155,7 @@ class Spm final : public TokenModel {
       if (symbol.size == 0) continue;
       if (symbol.id != kNoToken)
         out.push_back(symbol.id);
-      else if (!vocabulary_->append_bytes(piece.substr(symbol.begin, symbol.size), out) &&
+      else if (!vocabulary_->append_bytes(word.substr(symbol.begin, symbol.size), out) &&
                unknown_ != kNoToken)
         out.push_back(unknown_);
     }
@@ -144,6 +163,7 @@ class Spm final : public TokenModel {
 
   SharedVocabulary vocabulary_;
   TokenId unknown_;
+  WordCuts cuts_;
   size_t longest_ = 0;
 };
 
