@@ -11,4 +11,5 @@
 #include "weft/ops.h"
 #include "weft/random.h"
 #include "weft/shape.h"
+#include "weft/text.h"
 #include "weft/version.h"

@@ -298,6 +298,25 @@ TEST_SUITE("cli") {
     }
   }
 
+  TEST_CASE("tokenize: ids on standard output, one line per line") {
+    const std::string model = std::string(WEFT_SOURCE_DIR) + "/tests/data/tokenizers/llama-spm.gguf";
+    const auto shell = [&](const std::string& input, const std::string& options) {
+      return test::run_program(
+          "/bin/sh", {"-c", "printf '" + input + "' | " WEFT_PROGRAM " tokenize " + model + options});
+    };
+    const Output lines = shell(R"("Hello"\n""\n"</s>"\n)", " --jsonl");
+    CHECK(lines.status == 0);
+    CHECK(lines.errors.empty());
+    CHECK(std::ranges::count(lines.text, '\n') == 3);
+    CHECK(lines.text.find("]\n[]\n[") != std::string::npos);
+    CHECK(shell(R"("</s>"\n)", " --jsonl --special").text == "[2]\n");
+    CHECK(shell("", "").text == "[]\n");
+    CHECK(shell("</s>", " --special --explain").text == "      2  control  \"</s>\"  \"</s>\"\n");
+    const Output wrong = shell(R"("a"\n7\n)", " --jsonl");
+    CHECK(wrong.status == 1);
+    CHECK(wrong.errors == "weft: [tokenize] line 2 of the input is not a JSON string\n");
+  }
+
   TEST_CASE("bench-ops") {
     const Output out = run({"bench-ops", "--device", "cpu", "--json", "--filter", "neg f32 *"});
     CAPTURE(out.errors);
