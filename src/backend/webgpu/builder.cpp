@@ -15,6 +15,7 @@ namespace weft::webgpu {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int64_t kLarge = 1 << 20;  // elements
 
 /// The functions of prelude.wgsl, by name, in order.
 const std::vector<std::pair<std::string, std::string>>& prelude() {
@@ -243,40 +244,51 @@ void Builder::map(Context& context, std::span<const Operand> outputs) {
   if (count == 0) return;
   size_t narrowest = 4;
   for (const Operand& o : outputs) narrowest = std::min(narrowest, size_of(o.dtype));
-  const auto per = static_cast<int64_t>(4 / narrowest);  // elements of an invocation
+  const auto per = static_cast<int64_t>(4 / narrowest);  // neighbours that share a word
   const std::string n = number(count);
-  std::string body = fmt::format(
-      "  let first = (index * {}u + thread) * {}u;\n  if (first >= {}) {{ return; }}\n", kThreads, per, n);
-  if (per == 1) {
-    body += "  let e = element(first);\n";
-    for (size_t k = 0; k < outputs.size(); ++k)
-      body += fmt::format("  {}[first] = e.r{};\n", write(buffer_of(outputs[k])), k);
-  } else {
-    for (size_t k = 0; k < outputs.size(); ++k)
-      body += fmt::format("  var words{}: array<u32, {}>;\n", k,
-                          per / static_cast<int64_t>(4 / size_of(outputs[k].dtype)));
-    body += fmt::format(
-        "  for (var k = 0u; k < {}u && first + k < {}; k++) {{\n    let e = element(first + k);\n", per, n);
-    for (size_t k = 0; k < outputs.size(); ++k) {
-      const size_t in_word = 4 / size_of(outputs[k].dtype);
-      body +=
-          fmt::format("    words{0}[k / {1}u] |= e.r{0} << ((k % {1}u) * {2}u);\n", k, in_word, 32 / in_word);
-    }
-    body += "  }\n";
-    for (size_t k = 0; k < outputs.size(); ++k) {
-      const auto in_word = static_cast<int64_t>(4 / size_of(outputs[k].dtype)), words = per / in_word;
-      const std::string to = write(buffer_of(outputs[k]));
-      for (int64_t w = 0; w < words; ++w) {
-        const std::string store = fmt::format("{0}[first / {1}u + {2}u] = words{3}[{2}];", to, in_word, w, k);
-        body += w == 0 ? "  " + store + "\n"
-                       : fmt::format("  if (first + {}u < {}) {{ {} }}\n", w * in_word, n, store);
-      }
+
+  // words_of(first): the words that hold elements first .. first + per - 1 of each output.
+  std::string results, fields, variables, packing, returned;
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    results += fmt::format(" r{}: u32,", k);
+    const auto in_word = static_cast<int64_t>(4 / size_of(outputs[k].dtype));
+    variables += fmt::format("  var words{}: array<u32, {}>;\n", k, per / in_word);
+    packing +=
+        fmt::format("    words{0}[k / {1}u] |= e.r{0} << ((k % {1}u) * {2}u);\n", k, in_word, 32 / in_word);
+    for (int64_t w = 0; w < per / in_word; ++w) {
+      fields += fmt::format(" w{}_{}: u32,", k, w);
+      returned += fmt::format("{}words{}[{}]", returned.empty() ? "" : ", ", k, w);
     }
   }
-  std::string result = "struct Result {";
-  for (size_t k = 0; k < outputs.size(); ++k) result += fmt::format(" r{}: u32,", k);
-  code = result + " }\n" + code;
-  groups(context, (count + per * kThreads - 1) / (per * kThreads), kThreads, body);
+  code = "struct Result {" + results + " }\nstruct Words {" + fields + " }\n" + code;
+  code += fmt::format(
+      "fn words_of(first: u32) -> Words {{\n{}  for (var k = 0u; k < {}u && first + k < {}; k++) {{\n"
+      "    let e = element(first + k);\n{}  }}\n  return Words({});\n}}\n",
+      variables, per, n, packing, returned);
+
+  // Large arrays: loads of several places before any store, to keep the memory busy.
+  const int64_t places = count >= kLarge && context.device.type() != gpu::AdapterType::cpu ? 4 : 1;
+  std::string body, stores;
+  for (int64_t p = 0; p < places; ++p) {
+    body += fmt::format("  let first{0} = ((index * {1}u + {0}u) * {2}u + thread) * {3}u;\n", p, places,
+                        kThreads, per);
+    body += p == 0 ? fmt::format("  if (first0 >= {}) {{ return; }}\n  let words0 = words_of(first0);\n", n)
+                   : fmt::format("  let words{0} = words_of(min(first{0}, {1} - 1u));\n", p, n);
+    std::string place;
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const auto in_word = static_cast<int64_t>(4 / size_of(outputs[k].dtype));
+      const std::string to = write(buffer_of(outputs[k]));
+      for (int64_t w = 0; w < per / in_word; ++w) {
+        const std::string store =
+            fmt::format("{0}[first{1} / {2}u + {3}u] = words{1}.w{4}_{3};", to, p, in_word, w, k);
+        place += w == 0 ? "    " + store + "\n"
+                        : fmt::format("    if (first{} + {}u < {}) {{ {} }}\n", p, w * in_word, n, store);
+      }
+    }
+    stores += p == 0 ? place : fmt::format("  if (first{} < {}) {{\n{}  }}\n", p, n, place);
+  }
+  const int64_t in_group = per * kThreads * places;
+  groups(context, (count + in_group - 1) / in_group, kThreads, body + stores);
 }
 
 void Builder::map(Context& context, DType dtype, int64_t count, const gpu::Buffer& to) {

@@ -99,7 +99,7 @@ constexpr std::string_view name_of_fold(Fold fold) {
 /// One step, written for `lanes` threads per row.
 class Writer {
  public:
-  Writer(const Step& step, int64_t lanes)
+  Writer(const Context& context, const Step& step, int64_t lanes)
       : step_(step), regs_(*step.program, step.inputs), lanes_(lanes), builder_("rows") {
     const Shape& shape = step.outputs[0].layout.shape;
     const size_t rank = shape.size(), kept = rank - step.program->row_dims;
@@ -112,6 +112,8 @@ class Writer {
     }
     rows_ = row_.count();
     length_ = element_.count();
+    // Loads of several elements go out together; on a software adapter that only takes longer to compile.
+    if (context.device.type() != gpu::AdapterType::cpu && length_ >= 4 * lanes) together_ = 4;
     for (size_t k = 0; k < step.outputs.size(); ++k) {
       const auto reg = static_cast<size_t>(step.program->stores[k]);
       (is_row_output(k) ? row_stores_ : element_stores_).push_back({k, reg});
@@ -248,12 +250,21 @@ class Writer {
       joins += fmt::format("    acc{} = {};\n", reg,
                            joined(i.fold, fmt::format("acc{}", reg), fmt::format("part{}", reg)));
     }
-    body_ +=
-        starts + fmt::format(
-                     "  let end{0} = {1};\n  for (var j{0} = {2}; j{0} < end{0}; ) {{\n{3}"
-                     "    for (var k = 0u; k < 32u && j{0} < end{0}; k++) {{\n      let j = j{0};\n{4}{5}"
-                     "      j{0} += {6}u;\n    }}\n{7}  }}\n",
-                     depth, end, begin, part_starts, element_registers(inputs), parts, lanes_, joins);
+    const std::string one = element_registers(inputs) + parts;
+    std::string several;
+    for (int64_t u = 0; u < together_; ++u)
+      several += fmt::format("      {{\n      let j = at + {}u;\n{}      }}\n", u * lanes_, one);
+    body_ += starts;
+    body_ += fmt::format(
+        "  {{\n  let stop = {0};\n  for (var at = {1}; at < stop; ) {{\n{2}"
+        "    for (var k = 0u; k < {3}u && at + {4}u < stop; k++) {{\n{5}      at += {6}u;\n    }}\n",
+        end, begin, part_starts, 32 / together_, (together_ - 1) * lanes_, several, together_ * lanes_);
+    if (together_ > 1)
+      body_ += fmt::format(
+          "    for (var k = 0u; k < {}u && at < stop; k++) {{\n      let j = at;\n{}      at += {}u;\n    "
+          "}}\n",
+          together_ - 1, one, lanes_);
+    body_ += joins + "  }\n  }\n";
   }
 
   /// x<reg> from every thread's part of it.
@@ -290,12 +301,22 @@ class Writer {
     const std::string length = builder_.number(length_);
     body_ += fmt::format(
         "  if (!inside) {{ return; }}\n  for (var first = lane * {0}u; first < {1}; first += {2}u) {{\n", per,
-        length, lanes_ * per);
+        length, lanes_ * (per == 1 ? together_ : per));
     if (per == 1) {
-      body_ += "  let j = first;\n" + element_registers(wanted);
+      for (const Store& s : element_stores_)  // loads before any store
+        body_ += fmt::format("  var bits{}: array<u32, {}>;\n", s.output, together_);
+      for (int64_t u = 0; u < together_; ++u) {
+        body_ += fmt::format("  {{\n  let j = min(first + {}u, {} - 1u);\n", u * lanes_, length);
+        body_ += element_registers(wanted);
+        for (const Store& s : element_stores_)
+          body_ += fmt::format("  bits{}[{}] = {};\n", s.output, u, bits_of(s, outputs));
+        body_ += "  }\n";
+      }
       for (const Store& s : element_stores_)
-        body_ += fmt::format("  {}[row * {} + j] = {};\n", builder_.write(buffer_of(outputs[s.output])),
-                             length, bits_of(s, outputs));
+        for (int64_t u = 0; u < together_; ++u)
+          body_ +=
+              fmt::format("  if (first + {0}u < {1}) {{ {2}[row * {1} + first + {0}u] = bits{3}[{4}]; }}\n",
+                          u * lanes_, length, builder_.write(buffer_of(outputs[s.output])), s.output, u);
     } else {
       for (const Store& s : element_stores_)
         body_ += fmt::format("  var words{} = array<u32, {}>();\n", s.output,
@@ -330,6 +351,7 @@ class Writer {
   Builder builder_;
   Walk row_, element_;  // over the loads
   int64_t rows_ = 1, length_ = 1;
+  int64_t together_ = 1;  // elements of a thread that are loaded at once
   std::vector<Store> row_stores_, element_stores_;
   std::string body_, unravel_;
 };
@@ -343,7 +365,7 @@ DType word_type(DType dtype) {
 }  // namespace
 
 void rows(Context& context, const Step& step) {
-  const Writer shape(step, 1);
+  const Writer shape(context, step, 1);
   // Threads of different rows must not write into one word: such outputs are made wide, then packed.
   std::vector<Operand> outputs;
   for (size_t k = 0; k < step.outputs.size(); ++k) {
@@ -363,8 +385,8 @@ void rows(Context& context, const Step& step) {
     const size_t folds = step.program->instructions.size();
     const gpu::Buffer partial =
         context.scratch(shape.rows() * pieces * static_cast<int64_t>(folds), "partial");
-    Writer(step, kThreads).pieces(context, pieces, partial);
-    Writer(step, kThreads).join_pieces(context, pieces, partial, outputs);
+    Writer(context, step, kThreads).pieces(context, pieces, partial);
+    Writer(context, step, kThreads).join_pieces(context, pieces, partial, outputs);
   } else {
     const bool alone = shape.length() <= 16 || (shape.columns() && shape.rows() >= 4096);
     const int64_t lanes =
@@ -372,7 +394,7 @@ void rows(Context& context, const Step& step) {
               : std::clamp<int64_t>(
                     static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(shape.length()) / 4)), 8,
                     kThreads);
-    Writer(step, lanes).whole(context, outputs);
+    Writer(context, step, lanes).whole(context, outputs);
   }
   for (size_t k = 0; k < outputs.size(); ++k)
     if (outputs[k].storage != step.outputs[k].storage)
