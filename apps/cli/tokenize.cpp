@@ -25,7 +25,7 @@ void print_tokens(const Tokenizer& tokenizer, std::string_view text, const Token
     fmt::print("{}\n", json(ids).dump());
     return;
   }
-  Detokenizer detokenizer(tokenizer, true);
+  Detokenizer detokenizer(tokenizer, {.special = true, .continues = true});
   for (TokenId id : ids)
     fmt::print("{:>7}  {:7}  {}  {}\n", id, tokenizer.is_control(id) ? "control" : "text",
                in_quotes(tokenizer.spelling(id)), in_quotes(detokenizer.push(id)));

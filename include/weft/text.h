@@ -21,6 +21,18 @@ struct EncodeOptions {
   bool parse_special = false;  ///< control tokens spelt in the text become tokens; never for a user's text
 };
 
+struct DecodeOptions {
+  bool special = false;    ///< control tokens are spelt; otherwise they are left out
+  bool continues = false;  ///< the tokens go on from others: a space before the first word stays
+};
+
+/// A part of a text. Control tokens are only found inside one trusted part: a chat template's words, not a
+/// user's.
+struct TextPart {
+  std::string_view text;
+  bool trusted = false;
+};
+
 /// Text to token ids and back. A value: copies share one vocabulary. All calls may come from several threads.
 class Tokenizer {
  public:
@@ -31,9 +43,10 @@ class Tokenizer {
 
   /// Any bytes: what is not UTF-8 becomes U+FFFD, or bytes where the vocabulary has them.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  /// The parts as one text.
+  std::vector<TokenId> encode(std::span<const TextPart> parts, bool add_special = false) const;
 
-  /// Control tokens are left out unless `special`.
-  std::string decode(std::span<const TokenId> ids, bool special = false) const;
+  std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;
 
   size_t size() const;                          ///< ids are 0 .. size - 1
   std::string_view spelling(TokenId id) const;  ///< as the vocabulary spells it: "Ġthe", "▁the", "##ing"
@@ -51,8 +64,8 @@ class Tokenizer {
 /// The text of tokens that come one by one. Never half a character: what is not complete waits.
 class Detokenizer {
  public:
-  explicit Detokenizer(Tokenizer tokenizer, bool special = false)
-      : tokenizer_(std::move(tokenizer)), special_(special) {}
+  explicit Detokenizer(Tokenizer tokenizer, const DecodeOptions& options = {})
+      : tokenizer_(std::move(tokenizer)), special_(options.special), first_(!options.continues) {}
 
   std::string push(TokenId id);
   std::string finish();  ///< what is left; its incomplete characters are U+FFFD
@@ -60,7 +73,7 @@ class Detokenizer {
  private:
   Tokenizer tokenizer_;
   bool special_;
-  bool first_ = true;
+  bool first_;
   std::string pending_;
 };
 

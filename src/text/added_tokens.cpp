@@ -23,11 +23,9 @@ bool is_word(char32_t code) {
 
 template <typename Test>
 size_t length_before(std::string_view text, size_t pos, const Test& test) {
-  size_t begin = pos;
   for (size_t length = 1; length <= std::min<size_t>(4, pos); ++length) {
-    if (utf8::valid_length(text, pos - length) != length) continue;
-    begin = pos - length;
-    return test(utf8::next(text, begin)) ? length : 0;
+    size_t begin = pos - length;
+    if (utf8::valid_length(text, begin) == length) return test(utf8::next(text, begin)) ? length : 0;
   }
   return 0;
 }
@@ -40,10 +38,16 @@ size_t length_at(std::string_view text, size_t pos, const Test& test) {
 
 }  // namespace
 
+bool is_trusted(const TrustedRanges& trusted, size_t begin, size_t end) {
+  const auto next =
+      std::ranges::upper_bound(trusted, begin, {}, [](const auto& range) { return range.first; });
+  return next != trusted.begin() && std::prev(next)->second >= end;
+}
+
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
     : tokens_(std::move(tokens)), trie_(entries_of(tokens_)) {}
 
-std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, bool parse_special) const {
+std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const TrustedRanges& trusted) const {
   std::vector<Part> parts;
   size_t done = 0;
   for (size_t pos = 0; pos < text.size();) {
@@ -55,7 +59,7 @@ std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, bool pa
     const AddedToken& token = tokens_[static_cast<size_t>(found.token)];
     size_t begin = pos, end = pos + found.length;
     pos = end;
-    if (token.special && !parse_special) continue;
+    if (token.special && !is_trusted(trusted, begin, end)) continue;
     if (token.single_word && (length_before(text, begin, is_word) > 0 || length_at(text, end, is_word) > 0))
       continue;
     while (token.lstrip && begin > done && length_before(text, begin, unicode::is_space) > 0)

@@ -12,10 +12,14 @@ namespace weft {
 struct AddedToken {
   TokenId id = kNoToken;
   std::string text;
-  bool special = false;                 ///< only found on request
+  bool special = false;                 ///< only found in trusted text
   bool lstrip = false, rstrip = false;  ///< takes the spaces before, behind it
   bool single_word = false;             ///< not inside a word
 };
+
+/// Parts of a text in which control tokens may be found: begin and end, in their order.
+using TrustedRanges = std::vector<std::pair<size_t, size_t>>;
+bool is_trusted(const TrustedRanges& trusted, size_t begin, size_t end);
 
 /// Finds added tokens: the leftmost, and of those the longest.
 class AddedTokens {
@@ -26,7 +30,7 @@ class AddedTokens {
     std::string_view text;
     TokenId token = kNoToken;  ///< kNoToken: text between tokens, never empty
   };
-  std::vector<Part> split(std::string_view text, bool parse_special) const;
+  std::vector<Part> split(std::string_view text, const TrustedRanges& trusted) const;
 
  private:
   std::vector<AddedToken> tokens_;

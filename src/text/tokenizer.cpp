@@ -10,11 +10,12 @@
 namespace weft {
 namespace {
 
-void encode_text(const TokenizerData& data, std::string_view text, bool at_start, bool parse_special,
+void encode_text(const TokenizerData& data, std::string_view text, bool at_start, bool trusted,
                  std::vector<TokenId>& out) {
   std::string normalized(text);
   for (const Normalizer& normalize : data.normalizers) normalize(normalized);
-  for (const AddedTokens::Part& part : data.added_normalized.split(normalized, parse_special)) {
+  const TrustedRanges whole = trusted ? TrustedRanges{{0, normalized.size()}} : TrustedRanges{};
+  for (const AddedTokens::Part& part : data.added_normalized.split(normalized, whole)) {
     if (part.token != kNoToken) {
       out.push_back(part.token);
       continue;
@@ -37,22 +38,33 @@ Tokenizer Tokenizer::open(const std::filesystem::path& model) {
 Tokenizer::Tokenizer(TokenizerData data) : data_(std::make_shared<const TokenizerData>(std::move(data))) {}
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  const TextPart part{text, options.parse_special};
+  return encode(std::span(&part, 1), options.add_special);
+}
+
+std::vector<TokenId> Tokenizer::encode(std::span<const TextPart> parts, bool add_special) const {
+  std::string text;
+  TrustedRanges trusted;
+  for (const TextPart& part : parts) {
+    const size_t begin = text.size();
+    text += data_->keeps_bytes ? std::string(part.text) : utf8::valid(part.text);
+    if (part.trusted) trusted.emplace_back(begin, text.size());
+  }
   std::vector<TokenId> ids;
-  if (options.add_special) ids = data_->prefix;
-  const std::string valid = data_->keeps_bytes ? std::string() : utf8::valid(text);
-  if (!data_->keeps_bytes) text = valid;
-  for (const AddedTokens::Part& part : data_->added.split(text, options.parse_special)) {
+  if (add_special) ids = data_->prefix;
+  for (const AddedTokens::Part& part : data_->added.split(text, trusted)) {
+    const size_t begin = static_cast<size_t>(part.text.data() - text.data());
     if (part.token != kNoToken)
       ids.push_back(part.token);
     else
-      encode_text(*data_, part.text, part.text.data() == text.data(), options.parse_special, ids);
+      encode_text(*data_, part.text, begin == 0, is_trusted(trusted, begin, begin + part.text.size()), ids);
   }
-  if (options.add_special) ids.insert(ids.end(), data_->suffix.begin(), data_->suffix.end());
+  if (add_special) ids.insert(ids.end(), data_->suffix.begin(), data_->suffix.end());
   return ids;
 }
 
-std::string Tokenizer::decode(std::span<const TokenId> ids, bool special) const {
-  Detokenizer detokenizer(*this, special);
+std::string Tokenizer::decode(std::span<const TokenId> ids, const DecodeOptions& options) const {
+  Detokenizer detokenizer(*this, options);
   std::string text;
   for (TokenId id : ids) text += detokenizer.push(id);
   return text + detokenizer.finish();
@@ -108,7 +120,6 @@ std::string Detokenizer::push(TokenId id) {
 std::string Detokenizer::finish() {
   std::string text = utf8::valid(pending_);
   pending_.clear();
-  first_ = true;
   return text;
 }
 

@@ -131,6 +131,25 @@ TEST_CASE("a user's text never becomes a control token") {
   }
 }
 
+TEST_CASE("parts of a text are one text, with control tokens in the trusted ones only") {
+  struct Row {
+    const char *name, *control;
+  };
+  for (const Row& row : {Row{"llama-spm.gguf", "</s>"}, Row{"llama-bpe.gguf", "<|begin_of_text|>"},
+                         Row{"hf/mistral", "</s>"}, Row{"hf/qwen2", "<|im_end|>"}}) {
+    CAPTURE(std::string(row.name));
+    const Tokenizer tokenizer = Tokenizer::open(kData / row.name);
+    const std::string_view control = row.control;
+    const std::string user = fmt::format("Hel{}lo wor", control);
+    const std::string_view half = control.substr(0, 2), other_half = control.substr(2);
+    const TextPart parts[] = {{"Say: ", true}, {user, false},       {"ld", true},
+                              {half, true},    {other_half, false}, {control, true}};
+    Ids expected = tokenizer.encode(fmt::format("Say: {}ld{}", user, control));
+    expected.push_back(tokenizer.find(control).value_or(kNoToken));
+    CHECK(tokenizer.encode(parts) == expected);
+  }
+}
+
 TEST_CASE("what the model wants around a text") {
   const auto around = [](const fs::path& model) {
     const Tokenizer tokenizer = Tokenizer::open(kData / model);
@@ -175,7 +194,7 @@ TEST_CASE("added tokens: spaces, words, normalized text") {
   CHECK(tokenizer.encode("<ctl>") == Ids{0});  // the longest counts, though it may not be used
   CHECK(tokenizer.encode("<ct l>") == Ids{10, 0});
   CHECK(tokenizer.decode(Ids{1, 9, 5}) == "a<l>");
-  CHECK(tokenizer.decode(Ids{1, 9, 5}, true) == "a<ctl><l>");
+  CHECK(tokenizer.decode(Ids{1, 9, 5}, {.special = true}) == "a<ctl><l>");
   const Tokenizer phi = Tokenizer::open(kData / "phi-3.gguf");
   CHECK(phi.encode("<|end|> \n", {.parse_special = true}) == Ids{phi.find("<|end|>").value_or(-1)});
 }
@@ -199,6 +218,8 @@ TEST_CASE("text comes back, piece by piece and never half a character") {
     CHECK(grown + detokenizer.finish() == text);
   }
   const Tokenizer bytes = Tokenizer::open(kData / "llama-spm.gguf");
+  CHECK(bytes.decode(bytes.encode("Hello")) == "Hello");
+  CHECK(bytes.decode(bytes.encode("Hello"), {.continues = true}) == " Hello");
   const TokenId half = bytes.find("<0xF0>").value_or(-1);
   CHECK(bytes.decode(Ids{half}) == "\ufffd");
   CHECK(bytes.decode(Ids{half, half}) == "\ufffd\ufffd");
