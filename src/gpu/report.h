@@ -33,7 +33,8 @@ struct MatrixConfig {
 struct Features {
   bool f16 = false;
   bool subgroups = false;
-  bool dot4 = false;  ///< dot4I8Packed
+  bool dot4 = false;        ///< dot4I8Packed
+  bool unpack_f16 = false;  ///< unpack2x16float is exact for subnormals, too
   bool immediates = false;
   bool timestamps = false;
   uint32_t subgroup_min = 0, subgroup_max = 0;

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -55,6 +56,15 @@ constexpr std::string_view kDot4 = R"(
 @group(0) @binding(0) var<storage, read_write> out: array<u32>;
 @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
   out[i] = u32(dot4_i8(0xff020304u, 0x01010101u * i));
+}
+)";
+
+// Halves of every exponent, the subnormal ones with different bits set.
+constexpr std::string_view kUnpack = R"(
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
+  let half = ((i & 31u) << 10u) | (1u << (i % 10u)) | ((i >> 5u) << 15u);
+  out[i] = bitcast<u32>(unpack2x16float(half | (half << 16u))[i & 1u]);
 }
 )";
 
@@ -144,6 +154,18 @@ bool dot4_works(Device& device) {
   return true;
 }
 
+bool unpack_works(Device& device) {
+  const Words words = run(device, kUnpack);
+  for (uint32_t i = 0; i < kWords; ++i) {
+    const int exponent = static_cast<int>(i & 31), mantissa = 1 << i % 10;
+    const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                     : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+    const auto got = std::bit_cast<float>(words[i]);
+    if (exponent == 31 ? !std::isnan(got) : got != (i < 32 ? size : -size)) return false;
+  }
+  return true;
+}
+
 /// Subgroup sizes seen go into `features`; what Dawn reports as the range is kept when it is wider.
 bool subgroups_work(Device& device, Features& features) {
   const Words words = run(device, kSubgroups);
@@ -191,12 +213,6 @@ uint32_t word_of(const ScalarType& type, uint32_t value) {
     return half << 16 | half;
   }
   return value;
-}
-
-std::string replace_all(std::string text, const std::string& word, std::string_view by) {
-  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + by.size()))
-    text.replace(at, word.size(), by);
-  return text;
 }
 
 bool matrix_works(Device& device, const ScalarType& input, const ScalarType& output, uint32_t m, uint32_t n,
@@ -280,6 +296,7 @@ Features prove_features(const Adapter& adapter) {
   if (may_immediates) proven.immediates = proves(adapter, {.immediates = true}, "immediates", plain_works);
   if (adapter.claims(api.feature_f16())) proven.f16 = proves(adapter, {.f16 = true}, "f16", f16_works);
   proven.dot4 = proves(adapter, {.dot4 = true}, "dot4I8Packed", dot4_works);
+  proven.unpack_f16 = proves(adapter, {}, "exact unpack2x16float", unpack_works);
   if (adapter.claims(api.feature_timestamps()))
     proven.timestamps = proves(adapter, {.timestamps = true}, "timestamps", timestamps_work);
   if (adapter.claims(api.feature_subgroups())) {
@@ -319,7 +336,7 @@ void measure_costs(Device& device, AdapterReport& report) {
 Features enabled_features(const Features& proven) {
   Features features = proven;
   for (const std::string& name : env::get_list("WEFT_GPU_DISABLE")) {
-    if (name == "f16") features.f16 = false;
+    if (name == "f16") features.f16 = features.unpack_f16 = false;
     if (name == "subgroups") features.subgroups = false;
     if (name == "timestamps") features.timestamps = false;
     if (name == "immediates") features.immediates = false;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 
@@ -94,7 +95,7 @@ std::string select_lines(std::string_view kernel, std::string_view source,
       levels.back().active = !levels.back().taken;
     } else if (word == "#endif" && !levels.empty()) {
       levels.pop_back();
-    } else if (word.starts_with('#')) {
+    } else if (word.starts_with('#') && !word.starts_with("#for ") && word != "#endfor") {
       fail(ErrorKind::invalid, "[wgsl] kernel '{}' line {}: '{}' has no place here", kernel, number, word);
     } else if (active()) {
       for (const Banned& banned : kBanned)
@@ -106,6 +107,56 @@ std::string select_lines(std::string_view kernel, std::string_view source,
     text += '\n';
   }
   if (!levels.empty()) fail(ErrorKind::invalid, "[wgsl] kernel '{}': #if without #endif", kernel);
+  return text;
+}
+
+/// A number, or a constant that is one.
+uint32_t count_of(std::string_view text, const std::vector<Constant>& constants) {
+  uint32_t count = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), count).ec == std::errc()) return count;
+  for (const Constant& c : constants)
+    if (const uint32_t* value = std::get_if<uint32_t>(&c.value); value && c.name == text) return *value;
+  return 0;
+}
+
+/// Writes out #for ... #endfor. What is repeated stands on the line of the outermost #for, so that line
+/// numbers remain true.
+std::string repeat_lines(std::string_view kernel, const std::string& source,
+                         const std::vector<Constant>& constants) {
+  struct Block {
+    std::string variable, body;
+    uint32_t count;
+  };
+  std::vector<Block> blocks;
+  std::string text, skipped;  // newlines of lines that moved up
+  int number = 0;
+  for (std::string_view line : lines_of(source)) {
+    ++number;
+    const std::string_view word = trim(without_comment(line));
+    if (word.starts_with("#for ")) {
+      const std::string_view name = word.substr(5, 1),
+                             count = trim(word.substr(std::min<size_t>(6, word.size())));
+      blocks.push_back({"$" + std::string(name), "", count_of(count, constants)});
+      if (blocks.back().count == 0)
+        fail(ErrorKind::invalid, "[wgsl] kernel '{}' line {}: '{}' is not '#for i COUNT'", kernel, number,
+             word);
+    } else if (word == "#endfor") {
+      if (blocks.empty())
+        fail(ErrorKind::invalid, "[wgsl] kernel '{}' line {}: #endfor without #for", kernel, number);
+      const Block done = blocks.back();
+      blocks.pop_back();
+      std::string& to = blocks.empty() ? text : blocks.back().body;
+      for (uint32_t i = 0; i < done.count; ++i)
+        to += replace_all(done.body, done.variable, fmt::format("{}u", i));
+    } else {
+      (blocks.empty() ? text : blocks.back().body) += blocks.empty() ? line : without_comment(line);
+    }
+    if (blocks.empty())
+      text += std::exchange(skipped, "") + '\n';
+    else
+      skipped += '\n', blocks.back().body += ' ';
+  }
+  if (!blocks.empty()) fail(ErrorKind::invalid, "[wgsl] kernel '{}': #for without #endfor", kernel);
   return text;
 }
 
@@ -201,9 +252,16 @@ constexpr std::string_view kDot4Plain =
 
 }  // namespace
 
+std::string replace_all(std::string text, std::string_view word, std::string_view by) {
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + by.size()))
+    text.replace(at, word.size(), by);
+  return text;
+}
+
 Wgsl translate(std::string_view kernel, std::string_view source, const std::vector<Constant>& constants,
                const WgslTarget& target) {
-  const std::string body = select_lines(kernel, source, conditions(constants, target.features));
+  const std::string body =
+      repeat_lines(kernel, select_lines(kernel, source, conditions(constants, target.features)), constants);
   const std::string code = without_comments(body);
   const auto uses = [&](std::string_view word) { return code.find(word) != std::string::npos; };
 

@@ -20,6 +20,8 @@
 ///   - `#if NAME`, `#if !NAME`, `#else`, `#endif`: NAME is a constant of the kernel or a feature (F16,
 ///   SUBGROUPS,
 ///     SUBGROUP_MATRIX, DOT4). Constants are also WGSL constants of that name.
+///   - `#for i COUNT`, `#endfor`: the lines between, once for each i; `$i` in them is 0u, 1u ... COUNT is a
+///     number or a constant. For arrays that must stay in registers: compilers unroll loops as they please.
 ///   - `dot4_i8(a, b)` is dot4I8Packed where that exists and the same arithmetic where it does not.
 ///   - Pointers into storage as parameters, `subgroupElect` and `bitcast<vec2<f16>>` are refused everywhere,
 ///     because naga has none of them: a kernel that passes here passes on both.
@@ -51,6 +53,8 @@ struct Wgsl {
 /// Throws ErrorKind::invalid with the kernel's name and the line.
 Wgsl translate(std::string_view kernel, std::string_view source, const std::vector<Constant>& constants,
                const WgslTarget& target);
+
+std::string replace_all(std::string text, std::string_view word, std::string_view by);
 
 /// A compiler's message with the line numbers of the kernel's own source: Tint and naga both write
 /// `:LINE:COLUMN`.

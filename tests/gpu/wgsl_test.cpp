@@ -45,6 +45,22 @@ TEST_SUITE("base: gpu wgsl") {
                    "#if without #endif"));
   }
 
+  TEST_CASE("#for repeats lines, and keeps line numbers") {
+    const auto text = [](std::string_view source) {
+      return translate("k", source, {{"TWO", 2u}}, kDawn)
+          .text.substr(std::string_view("const TWO: u32 = 2u;\n").size());
+    };
+    CHECK(text("a\n#for i 3\nb[$i];  // why\n#endfor\nc") == "a\n b[0u];   b[1u];   b[2u];  \n\n\nc\n");
+    CHECK(text("#for i TWO\n#for j TWO\n$i$j\n#endfor\n#endfor\nc") ==
+          "  0u0u 0u1u   1u0u 1u1u \n\n\n\n\nc\n");
+    const auto error = [](std::string_view source) {
+      return test::error_of([&] { translate("k", source, {}, kDawn); }).message;
+    };
+    CHECK(error("#for i NONE\n#endfor") == "[wgsl] kernel 'k' line 1: '#for i NONE' is not '#for i COUNT'");
+    CHECK(error("a\n#endfor") == "[wgsl] kernel 'k' line 2: #endfor without #for");
+    CHECK(error("#for i 2") == "[wgsl] kernel 'k': #for without #endfor");
+  }
+
   TEST_CASE("constants of every type") {
     const Wgsl w = translate("k", "x", {{"A", 3}, {"B", 4u}, {"C", 0.5f}, {"D", false}}, kDawn);
     CHECK(w.text ==

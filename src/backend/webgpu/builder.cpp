@@ -168,16 +168,23 @@ std::string Builder::constant(DType dtype, double value, int id) {
   }
 }
 
-std::string Builder::read(const gpu::Buffer& buffer) {
-  for (size_t i = 0; i < bindings_.size(); ++i)
-    if (bindings_[i].buffer.state() == buffer.state()) return fmt::format("b{}", i);
-  bindings_.emplace_back(buffer, 0, buffer.size());  // the size is part of what a bind group is known by
+std::string Builder::read(const gpu::Binding& part, int width) {
+  // The size is part of what a bind group is known by.
+  const uint64_t size = part.size ? part.size : part.buffer.size() - part.offset;
+  for (size_t i = 0; i < bindings_.size(); ++i) {
+    const gpu::Binding& b = bindings_[i];
+    if (b.buffer.state() == part.buffer.state() && b.offset == part.offset && b.size == size &&
+        widths_[i] == width)
+      return fmt::format("b{}", i);
+  }
+  bindings_.emplace_back(part.buffer, part.offset, size);
+  widths_.push_back(width);
   writes_.push_back(false);
   return fmt::format("b{}", bindings_.size() - 1);
 }
 
-std::string Builder::write(const gpu::Buffer& buffer) {
-  const std::string name = read(buffer);
+std::string Builder::write(const gpu::Binding& part, int width) {
+  const std::string name = read(part, width);
   writes_[static_cast<size_t>(std::stoi(name.substr(1)))] = true;
   return name;
 }
@@ -316,13 +323,15 @@ void Builder::dispatch(Context& context, int64_t groups) {
     numbers.table = context.device.alloc(numbers_.size() * 4, "numbers");
     context.device.write(numbers.table, 0, std::as_bytes(std::span(numbers_)));
     bindings_.emplace_back(numbers.table, 0, numbers.table.size());
+    widths_.push_back(1);
     writes_.push_back(false);
   }
   std::string head;
   for (size_t i = 0; i < bindings_.size(); ++i)
-    head += fmt::format("@group(0) @binding({}) var<storage, {}> {}: array<u32>;\n", i,
+    head += fmt::format("@group(0) @binding({}) var<storage, {}> {}: array<{}>;\n", i,
                         writes_[i] ? "read_write" : "read",
-                        numbers.table && i + 1 == bindings_.size() ? "numbers" : fmt::format("b{}", i));
+                        numbers.table && i + 1 == bindings_.size() ? "numbers" : fmt::format("b{}", i),
+                        widths_[i] == 1 ? "u32" : fmt::format("vec{}<u32>", widths_[i]));
   if (!numbers.table) {
     head += "struct Params {\n";
     for (size_t i = 0; i < numbers_.size(); ++i) head += fmt::format("  p{}: u32,\n", i);
@@ -331,7 +340,7 @@ void Builder::dispatch(Context& context, int64_t groups) {
   const uint32_t limit = 65535;
   const auto rows = static_cast<uint32_t>((groups + limit - 1) / limit);
   const auto columns = static_cast<uint32_t>((groups + rows - 1) / rows);
-  const gpu::Kernel kernel = context.device.kernel({.name = name_, .wgsl = head + text});
+  const gpu::Kernel kernel = context.device.kernel({.name = name_, .wgsl = head + text, .constants = settings});
   context.dispatch(kernel, bindings_, {columns, rows, 1}, std::move(numbers));
 }
 

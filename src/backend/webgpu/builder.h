@@ -31,8 +31,9 @@ class Builder {
   std::string number(int64_t value);                        ///< the name of a u32; negative values wrap
   std::string real(float value);                            ///< an f32, which may be infinite or NaN
   std::string constant(DType dtype, double value, int id);  ///< constant `id` of the plan, a lane value
-  std::string read(const gpu::Buffer& buffer);              ///< the name of an array<u32>
-  std::string write(const gpu::Buffer& buffer);
+  /// The name of an array<u32>, or of an array of vectors of 2 or 4 words.
+  std::string read(const gpu::Binding& part, int width = 1);
+  std::string write(const gpu::Binding& part, int width = 1);
   std::string load(const Operand& operand, std::string_view at);  ///< the element's lane value
   std::string bits(const Operand& operand, std::string_view at);  ///< the element's bits as u32
 
@@ -42,6 +43,7 @@ class Builder {
   std::string unravel(const Walk& walk, std::string_view i, std::string_view prefix = "");
 
   std::string code;  ///< functions, after the declarations
+  std::vector<gpu::Constant> settings;  ///< constants of the text
 
   /// `fn element(i: u32) -> Result` of `code` gives the outputs' bits r0, r1 ...: one invocation per word of
   /// the narrowest output.
@@ -58,6 +60,7 @@ class Builder {
   std::vector<uint32_t> numbers_;
   std::vector<ConstantWord> constants_;
   std::vector<gpu::Binding> bindings_;
+  std::vector<int> widths_;
   std::vector<bool> writes_;
 };
 

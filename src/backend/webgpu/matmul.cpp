@@ -1,120 +1,194 @@
-#include <algorithm>
+#include "backend/webgpu/matmul.h"
 
-#include "backend/webgpu/builder.h"
+#include <algorithm>
+#include <optional>
+
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
-
-namespace weft::embedded {
-std::string_view webgpu_kernels(std::string_view file);
-}
 
 namespace weft::webgpu {
 namespace {
 
-/// a (batch, m, k), b (batch, k, n): sizes and strides.
-struct Problem {
-  Walk batch;  // operands a, b
-  int64_t m, n, k, a_row, a_k, b_k, b_column;
+using Form = void (*)(const MatmulStep& step);
+
+struct Choice {
+  Form form;
+  Tile tile;
+  int64_t slices = 1;
 };
 
-Problem problem_of(const Operand& a, const Operand& b) {
+constexpr int64_t kVectors = 8;  // what counts as a few rows or columns
+
+Product product_of(const Operand& a, const Operand& b) {
   const size_t rank = a.layout.shape.size();
   const Layout &x = a.layout, &y = b.layout;
-  Problem p{.m = x.shape[rank - 2],
-            .n = y.shape[rank - 1],
+  Product p{.a = {buffer_of(a), a.dtype, x.shape[rank - 2], x.strides[rank - 2], x.strides[rank - 1]},
+            .b = {buffer_of(b), b.dtype, y.shape[rank - 1], y.strides[rank - 1], y.strides[rank - 2]},
             .k = x.shape[rank - 1],
-            .a_row = x.strides[rank - 2],
-            .a_k = x.strides[rank - 1],
-            .b_k = y.strides[rank - 2],
-            .b_column = y.strides[rank - 1]};
+            .row_stride = y.shape[rank - 1]};
   // The same b for all (weights): the rows of a's matrices become one tall matrix if they are evenly spaced.
   size_t batch_rank = rank - 2;
   for (; batch_rank > 0; --batch_rank) {
     const size_t d = batch_rank - 1;
     const int64_t size = x.shape[d];
-    if (size != 1 && (y.strides[d] != 0 || (p.m != 1 && x.strides[d] != p.m * p.a_row))) break;
-    if (size != 1 && p.m == 1) p.a_row = x.strides[d];
-    p.m *= size;
+    if (size != 1 && (y.strides[d] != 0 || (p.a.size != 1 && x.strides[d] != p.a.size * p.a.stride))) break;
+    if (size != 1 && p.a.size == 1) p.a.stride = x.strides[d];
+    p.a.size *= size;
   }
-  p.batch.offsets = {x.offset, y.offset};
-  for (size_t d = 0; d < batch_rank; ++d) p.batch.add(x.shape[d], {x.strides[d], y.strides[d]});
+  p.batch.offsets = {x.offset, y.offset, 0};
+  int64_t out_stride = p.a.size * p.b.size;
+  for (size_t d = 0; d < batch_rank; ++d) out_stride *= x.shape[d];
+  for (size_t d = 0; d < batch_rank; ++d) {
+    out_stride /= x.shape[d];
+    p.batch.add(x.shape[d], {x.strides[d], y.strides[d], out_stride});
+  }
   return p;
 }
 
-std::string constant_function(std::string_view name, const std::string& value) {
-  return fmt::format("fn {}() -> u32 {{ return {}; }}\n", name, value);
+/// out^T = b^T a^T.
+Product swapped(Product p) {
+  std::swap(p.a, p.b);
+  std::swap(p.row_stride, p.column_stride);
+  std::swap(p.batch.offsets[0], p.batch.offsets[1]);
+  for (Walk::Dim& dim : p.batch.dims) std::swap(dim.strides[0], dim.strides[1]);
+  return p;
 }
 
-/// What every form of the kernel needs: T, load_a, load_b, bases, sizes and strides.
-void declare(Builder& builder, const Problem& p, const Operand& a, const Operand& b) {
-  builder.code = fmt::format("alias T = {};\n", lane_type(a.dtype));
-  builder.code += fmt::format("fn load_a(i: u32) -> T {{ return {}; }}\n", builder.load(a, "i"));
-  builder.code += fmt::format("fn load_b(i: u32) -> T {{ return {}; }}\n", builder.load(b, "i"));
-  builder.code += "fn bases(i: u32) -> vec2<u32> {\n" + builder.unravel(p.batch, "i") +
-                  "  return vec2<u32>(at0, at1);\n}\n";
-  const std::pair<std::string_view, int64_t> numbers[] = {{"size_m", p.m},
-                                                          {"size_n", p.n},
-                                                          {"size_k", p.k},
-                                                          {"a_stride_row", p.a_row},
-                                                          {"a_stride_k", p.a_k},
-                                                          {"b_stride_k", p.b_k},
-                                                          {"b_stride_column", p.b_column}};
-  for (const auto& [name, value] : numbers) builder.code += constant_function(name, builder.number(value));
+/// Slices of k that bring a grid near `wanted` invocations, none of them empty or shorter than `shortest`.
+int64_t slices_for(Product p, const Tile& tile, int64_t wanted, int64_t shortest) {
+  const int64_t slices = std::min((wanted - 1) / (groups_of(p, tile) * tile.threads) + 1, p.k / shortest);
+  p.slices = std::max<int64_t>(slices, 1);
+  return (p.k - 1) / p.slice_k() + 1;
 }
 
-/// One invocation per element, for products with a side that is a sliver of a tile.
-void by_element(Context& context, const Problem& p, const Operand& a, const Operand& b, const Operand& out) {
-  Builder builder("matmul_element");
-  declare(builder, p, a, b);
-  builder.code +=
-      "fn element(i: u32) -> Result {\n"
-      "  let column = i % size_n();\n  let row = i / size_n() % size_m();\n  let start = bases(i / (size_n() "
-      "* size_m()));\n"
-      "  var a = start.x + row * a_stride_row();\n  var b = start.y + column * b_stride_column();\n"
-      "  var total = T(0);\n"
-      "  for (var k = 0u; k < size_k(); ) {\n    var part = T(0);\n"
-      "    let stop = min(k + 32u, size_k());\n"
-      "    for (; k < stop; k++) {\n      part += load_a(a) * load_b(b);\n      a += a_stride_k();\n      b "
-      "+= b_stride_k();\n    }\n"
-      "    total += part;\n  }\n";
-  builder.code += "  return Result(" + encode(out.dtype, "total") + ");\n}\n";
+/// The first of the tiles, largest first, that fits and keeps the device busy; else the last that fits, with
+/// k in slices.
+std::optional<Choice> choose_tile(Form form, std::span<const Tile> tiles, const Product& p,
+                                  const MatmulDevice& device) {
+  std::optional<Choice> choice;
+  for (const Tile& tile : tiles) {
+    if (tile.bytes > device.limits.max_workgroup_memory || tile.threads > device.limits.max_workgroup_threads)
+      continue;
+    choice = {form, tile};
+    if (groups_of(p, tile) * tile.threads >= device.busy) return choice;
+  }
+  if (choice) choice->slices = slices_for(p, choice->tile, device.busy, 512);
+  return choice;
+}
+
+Choice choose_vectors(const Product& p, const MatmulDevice& device) {
+  const int64_t lanes = device.subgroup() ? device.subgroup() : 32;
+  // Loads in a row hide each other's latency; more vectors need the registers for their sums.
+  const int64_t at_once = !loads_fours(p) || p.a.size > 4 ? 1 : p.a.size > 2 ? 2 : 4;
+  const Tile along{
+      .m = p.a.size, .n = 256 / lanes, .k = lanes * 4 * std::min(at_once, 128 / lanes), .threads = 64};
+  const Tile across{.m = p.a.size, .n = 128, .k = 16 * at_once, .threads = 128};
+  if (p.b.along_k()) return {multiply_vectors, along, slices_for(p, along, device.busy / 4, 1024)};
+  return {multiply_vectors, across, slices_for(p, across, 8 * device.busy, 512)};
+}
+
+Choice choose(const Product& p, const MatmulDevice& device) {
+  // 35, 34 and 25 TFLOP/s in f32 on an H200, of 43 that its registers allow.
+  static constexpr Tile kTiles[] = {
+      {.m = 128, .n = 128, .k = 16, .rows = 8, .columns = 16, .threads = 128, .bytes = 16'896},
+      {.m = 64, .n = 64, .k = 16, .rows = 8, .columns = 4, .threads = 128, .bytes = 8'704},
+      {.m = 32, .n = 32, .k = 16, .rows = 4, .columns = 4, .threads = 64, .bytes = 4'608}};
+  if (device.software)
+    return {multiply_blocks, {.m = 32, .n = 32, .k = 4, .rows = 4, .columns = 4, .threads = 64}};
+  if (p.a.size <= kVectors) return choose_vectors(p, device);
+  if (p.a.dtype == DType::f16 && p.b.dtype == DType::f16 && device.matrix()) {
+    // 253, 243 and 175 TFLOP/s; the second is for half as many workgroups.
+    const int64_t lanes = device.subgroup();
+    const Tile tiles[] = {
+        {.m = 128, .n = 128, .k = 32, .rows = 64, .columns = 64, .threads = 4 * lanes, .bytes = 20'480},
+        {.m = 128, .n = 128, .k = 64, .rows = 64, .columns = 32, .threads = 8 * lanes, .bytes = 36'864},
+        {.m = 64, .n = 64, .k = 64, .rows = 32, .columns = 32, .threads = 4 * lanes, .bytes = 18'432}};
+    if (const auto choice = choose_tile(multiply_matrices, tiles, p, device)) return *choice;
+  }
+  return choose_tile(multiply_tiles, kTiles, p, device).value();
+}
+
+/// Whether an invocation per element is enough. A software adapter takes longer to compile anything else than
+/// to run a small product whose factors are not vectors in memory.
+bool is_simple(const Product& p, const MatmulDevice& device) {
+  constexpr int64_t kShort = 16, kSmall = int64_t{1} << 22;
+  return p.k < kShort ||
+         (device.software && !loads_fours(p) && p.a.size * p.b.size * p.k * p.batch.count() < kSmall);
+}
+
+/// out = the sum of the slices.
+void finish(Context& context, const Target& sums, int64_t slices, const Operand& out) {
+  Builder builder("matmul_finish");
+  const std::string from = builder.read(sums.buffer);
+  builder.code = fmt::format("alias T = {};\n", lane_type(sums.dtype)) + result_function(out.dtype);
+  builder.code += fmt::format(
+      "fn element(i: u32) -> Result {{\n  var sum = T(0);\n"
+      "  for (var s = 0u; s < {}; s++) {{ sum += bitcast<T>({}[s * {} + i]); }}\n"
+      "  return Result(result(i, sum));\n}}\n",
+      builder.number(slices), from, builder.number(sums.count));
   builder.map(context, std::span(&out, 1));
-}
-
-void by_tile(Context& context, const Problem& p, const Operand& a, const Operand& b, const Operand& out) {
-  Builder builder("matmul");
-  declare(builder, p, a, b);
-  const std::string c = builder.write(buffer_of(out));
-  const std::string x = encode(out.dtype, "v.x"), y = encode(out.dtype, "v.y");
-  builder.code += "fn store(at: u32, v: vec2<T>, both: bool) {\n";
-  if (size_of(out.dtype) == 4)
-    builder.code += fmt::format("  {0}[at] = {1};\n  if (both) {{ {0}[at + 1u] = {2}; }}\n}}\n", c, x, y);
-  else
-    builder.code += fmt::format("  {}[at / 2u] = {} | ({} << 16u);\n}}\n", c, x, y);
-  builder.code += embedded::webgpu_kernels("matmul");
-  const int64_t tiles = (p.m + 63) / 64 * ((p.n + 63) / 64);
-  builder.groups(context, tiles * p.batch.count(), 256, "  multiply(index, thread);\n");
 }
 
 }  // namespace
 
-void matmul(Context& context, const Step& step) {
+MatmulDevice::MatmulDevice(const gpu::Device& device)
+    : software(device.type() == gpu::AdapterType::cpu),
+      features(device.features()),
+      limits(device.limits()) {}
+
+uint32_t MatmulDevice::subgroup() const {
+  const bool known =
+      features.subgroups && features.subgroup_min == features.subgroup_max && features.subgroup_max <= 64;
+  return known ? features.subgroup_max : 0;
+}
+
+const gpu::MatrixConfig* MatmulDevice::matrix() const {
+  for (const gpu::MatrixConfig& m : features.matrices)
+    if (subgroup() && m.input == "f16" && m.output == "f32" && 32 % m.m == 0 && 32 % m.n == 0 &&
+        32 % m.k == 0)
+      return &m;
+  return nullptr;
+}
+
+int64_t groups_of(const Product& p, const Tile& tile) {
+  return (p.a.size + tile.m - 1) / tile.m * ((p.b.size + tile.n - 1) / tile.n) * p.batch.count();
+}
+
+void matmul(Context& context, const Step& step, const MatmulDevice& device) {
   const Operand &a = step.inputs[0], &b = step.inputs[1], &out = step.outputs[0];
-  if (element_count(out.layout.shape) == 0) return;
+  const Target target{buffer_of(out), out.dtype, element_count(out.layout.shape)};
+  if (target.count == 0) return;
   const auto is_word = [](DType d) { return d == DType::i32 || d == DType::u32; };
   const bool floats = is_float(a.dtype) && is_float(b.dtype) && is_float(out.dtype);
   if (!floats && !(is_word(a.dtype) && a.dtype == b.dtype && a.dtype == out.dtype))
     fail(ErrorKind::unsupported, "[matmul] no kernel for {} x {} -> {} on the GPU", name_of(a.dtype),
          name_of(b.dtype), name_of(out.dtype));
-  const Problem p = problem_of(a, b);
-  if (p.m < 8 || p.n < 8) return by_element(context, p, a, b, out);
-  if (size_of(out.dtype) == 4 || p.n % 2 == 0) return by_tile(context, p, a, b, out);
-  // Rows of 16-bit elements that end within a word: through f32.
-  const Operand sums{
-      std::make_shared<WebgpuStorage>(context.scratch(element_count(out.layout.shape), "matmul")), DType::f32,
-      out.layout};
-  by_tile(context, p, a, b, sums);
-  convert_all(context, sums, out.dtype, buffer_of(out));
+
+  Product whole = product_of(a, b);
+  const auto limit = device.limits.max_binding_size;
+  if (is_simple(whole, device) && parts_that_fit(whole, limit).size() == 1)
+    return multiply_elements({context, device, whole, target});
+  if (!device.software && whole.b.size <= kVectors && whole.b.size < whole.a.size) whole = swapped(whole);
+  std::vector<Product> parts = parts_that_fit(whole, limit);
+  const Choice choice = choose(parts[0], device);
+  const auto sums_fit = static_cast<int64_t>(limit / 4) / target.count;
+  if (parts.size() == 1) parts[0].slices = std::min(choice.slices, sums_fit);
+
+  // Where k is cut, and where rows of halves begin within a word, 32-bit sums come first.
+  const bool half = size_of(out.dtype) == 2;
+  const bool direct = std::ranges::all_of(
+      parts, [&](const Product& p) { return p.slices == 1 && !p.adds && (!half || stores_whole_words(p)); });
+  Target sums = target;
+  if (!direct) {
+    sums.buffer = context.scratch(parts[0].slices * target.count, "matmul");
+    sums.dtype = floats ? DType::f32 : out.dtype;
+  }
+  for (const Product& part : parts) choice.form({context, device, part, sums, choice.tile});
+  if (!direct) finish(context, sums, parts[0].slices, out);
+}
+
+void matmul(Context& context, const Step& step) {
+  matmul(context, step, MatmulDevice(context.device));
 }
 
 }  // namespace weft::webgpu

@@ -20,17 +20,14 @@ fn weft_from_f16(h: u32) -> f32 {
 }
 fn weft_to_f16(x: f32) -> u32 {
   let bits = bitcast<u32>(x);
-  let sign = (bits >> 16u) & 0x8000u;
   let rest = bits & 0x7fffffffu;
-  if (rest > 0x7f800000u) { return sign | 0x7e00u; }
-  if (rest >= 0x477ff000u) { return sign | 0x7c00u; }
-  if (rest < 0x38800000u) {
-    let shift = 126u - (rest >> 23u);
-    if (shift > 24u) { return sign; }
-    let mantissa = (rest & 0x7fffffu) | 0x800000u;
-    return sign | ((mantissa + (1u << (shift - 1u)) - 1u + ((mantissa >> shift) & 1u)) >> shift);
-  }
-  return sign | ((rest - 0x38000000u + 0xfffu + ((rest >> 13u) & 1u)) >> 13u);
+  let shift = clamp(126u - (rest >> 23u), 14u, 25u);  // of a subnormal; 25 leaves nothing
+  let mantissa = (rest & 0x7fffffu) | 0x800000u;
+  let small = (mantissa + (1u << (shift - 1u)) - 1u + ((mantissa >> shift) & 1u)) >> shift;
+  let normal = (rest - 0x38000000u + 0xfffu + ((rest >> 13u) & 1u)) >> 13u;
+  let large = select(0x7c00u, 0x7e00u, rest > 0x7f800000u);
+  let size = select(select(normal, small, rest < 0x38800000u), large, rest >= 0x477ff000u);
+  return ((bits >> 16u) & 0x8000u) | size;
 }
 fn weft_from_bf16(b: u32) -> f32 { return bitcast<f32>(b << 16u); }
 fn weft_to_bf16(x: f32) -> u32 {
