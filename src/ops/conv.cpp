@@ -1,5 +1,6 @@
-// Convolution, pooling and resampling over the last dims, as windows (views), matrix products and lookups.
-// Computed in f32 and rounded to the input's dtype once.
+// Convolution, pooling and resampling over the last dims. Convolutions have kernels; without them, and all
+// else, they are windows (views), matrix products and lookups. Computed in f32 and rounded to the input's
+// dtype once.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "array/host_tensor.h"
 #include "base/error.h"
 #include "ops/shorthand.h"
+#include "weft/grad.h"
 
 namespace weft {
 namespace {
@@ -75,26 +77,39 @@ Array padded(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& pad
 
 // ---- Convolution. -------------------------------------------------------------------------------
 
+/// How windows lie: one entry per spatial dim.
 struct ConvShape {
-  Ints stride, dilation;
+  Ints stride, padding, dilation;
   int64_t groups = 1;
+
+  explicit ConvShape(const OpCall& c, size_t rank)
+      : stride(per_dim(c, "stride", rank, 1)),
+        padding(per_dim(c, "padding", rank, 0)),
+        dilation(per_dim(c, "dilation", rank, 1)),
+        groups(c.attrs.integer("groups")) {}
+
+  Attrs attrs() const {
+    return {{"stride", stride}, {"padding", padding}, {"dilation", dilation}, {"groups", groups}};
+  }
+  Attrs attrs_with_size(const Shape& shape) const {  // of the spatial dims of `shape`
+    Attrs result = attrs();
+    result.set("size", Ints(shape.begin() + 2, shape.end()));
+    return result;
+  }
+  int64_t span(const Array& w, size_t i) const { return dilation[i] * (w.shape()[2 + i] - 1) + 1; }
 };
 
 /// x (n, ci, ..) padded already, w (co, ci/groups, ..): one product per group of (co/groups, ci/groups *
 /// taps) with (ci/groups * taps, n * positions). The batch is inside the product, so the gradient of w is one
 /// product as well.
-Array correlate(const OpCall& c, const Array& x, const Array& w, const ConvShape& how) {
+Array correlate(const Array& x, const Array& w, const ConvShape& how) {
   const size_t rank = how.stride.size();
   const int64_t n = x.shape(0), ci = x.shape(1), co = w.shape(0), groups = how.groups,
                 taps = element_count({w.shape().begin() + 2, w.shape().end()});
   Array views = x;
   Shape positions;
   for (size_t i = 0; i < rank; ++i) {
-    const int64_t k = w.shape()[2 + i], span = how.dilation[i] * (k - 1) + 1;
-    if (k < 1 || span > x.shape()[2 + i])
-      fail(ErrorKind::invalid, "[{}] the kernel spans {} of spatial dim {}, which has {} with its padding",
-           c.op.name, span, i, x.shape()[2 + i]);
-    views = windows(views, static_cast<int64_t>(2 + i), k, how.stride[i], how.dilation[i]);
+    views = windows(views, static_cast<int64_t>(2 + i), w.shape()[2 + i], how.stride[i], how.dilation[i]);
     positions.push_back(views.shape()[2 + i]);
   }
   // (n, ci, positions, taps) -> (ci, taps, n, positions)
@@ -110,9 +125,151 @@ Array correlate(const OpCall& c, const Array& x, const Array& w, const ConvShape
   return transpose(reshape(y, shape), 0, 1);
 }
 
+// The primitives `convolve`, `convolve_input` and `convolve_weight` are linear in both inputs: any two of
+// (x, w, y) give the gradient of the third, so the gradients of the three are among them.
+
+Array compose_convolve(const OpCall& c) {
+  const ConvShape how(c, c.inputs[0].ndim() - 2);
+  std::vector<std::pair<int64_t, int64_t>> pads;
+  for (int64_t p : how.padding) pads.emplace_back(p, p);
+  return correlate(padded(c.inputs[0], pads, 0), c.inputs[1], how);
+}
+
+/// x with stride-1 zeros between its elements.
+Array spread(const Array& x, size_t dim, int64_t stride) {
+  const int64_t d = static_cast<int64_t>(dim), n = x.shape()[dim];
+  if (stride == 1 || n == 0) return x;
+  Shape shape = x.shape();
+  shape[dim] *= stride;
+  return slice_dim(reshape(pad_dim(unsqueeze(x, d + 1), d + 1, 0, stride - 1), shape), d, 0,
+                   (n - 1) * stride + 1);
+}
+
+/// The gradient of y, spread by the stride, correlated with the kernel turned round.
+Array compose_convolve_input(const OpCall& c) {
+  Array g = c.inputs[0], w = c.inputs[1];  // w (co, ci/groups, ..)
+  const size_t rank = g.ndim() - 2;
+  ConvShape how(c, rank);
+  const Ints& size = c.attrs.list("size");
+  std::vector<std::pair<int64_t, int64_t>> pads;
+  for (size_t i = 0; i < rank; ++i) {
+    g = spread(g, 2 + i, how.stride[i]);
+    const int64_t before = how.span(w, i) - 1 - how.padding[i];
+    pads.emplace_back(before, size[i] + how.span(w, i) - 1 - before - g.shape()[2 + i]);
+  }
+  const int64_t co = w.shape(0), ci = w.shape(1) * how.groups;
+  Ints starts(rank + 2, kNone), stops(rank + 2, kNone), steps(rank + 2, -1);
+  steps[0] = steps[1] = 1;
+  w = call("slice", {w}, {{"starts", starts}, {"stops", stops}, {"steps", steps}});
+  Shape grouped = w.shape(), turned = w.shape();
+  grouped[0] = co / how.groups;
+  grouped.insert(grouped.begin(), how.groups);  // (groups, co/groups, ci/groups, ..)
+  turned[0] = ci, turned[1] = co / how.groups;
+  w = reshape(transpose(reshape(w, grouped), 1, 2), turned);
+  how.stride = Ints(rank, 1);
+  return correlate(padded(g, pads, 0), w, how);
+}
+
+Array compose_convolve_weight(const OpCall& c) {
+  const ConvShape how(c, c.inputs[0].ndim() - 2);
+  const Array &x = c.inputs[0], &g = c.inputs[1];
+  Shape shape = {g.shape(1), x.shape(1) / how.groups};
+  const Ints& size = c.attrs.list("size");
+  shape.insert(shape.end(), size.begin(), size.end());
+  const Array w = expand(scalar_like(x, 0), shape);
+  return vjp({call("convolve", {x, w}, how.attrs())}, {g}, {w})[0];
+}
+
+/// y of x and w, as far as g goes: an output padding leaves room for windows that g does not have.
+Array convolve_like(const Array& x, const Array& w, const ConvShape& how, const Array& g) {
+  Array y = call("convolve", {x, w}, how.attrs());
+  for (size_t d = 2; d < y.ndim(); ++d)
+    if (y.shape()[d] > g.shape()[d]) y = slice_dim(y, static_cast<int64_t>(d), 0, g.shape()[d]);
+  return y;
+}
+
+Op linear_in_both(const char* name, bool has_size, Infer infer, Array (*compose)(const OpCall&),
+                  Gradient gradient) {
+  Op op{
+      .name = name,
+      .kind = OpKind::primitive,
+      .min_inputs = 2,
+      .max_inputs = 2,
+      .attrs = {{"stride", {}, true}, {"padding", {}, true}, {"dilation", {}, true}, {"groups", int64_t{1}}},
+      .infer =
+          [infer = std::move(infer)](const OpCall& c) {
+            for (const Array& input : c.inputs)
+              if (input.dtype() != DType::f32 || input.ndim() < 3 || input.ndim() > 5 ||
+                  input.ndim() != c.inputs[0].ndim())
+                fail(ErrorKind::invalid, "[{}] takes two f32 arrays of 3 to 5 dims, not {} {}", c.op.name,
+                     name_of(input.dtype()), to_string(input.shape()));
+            return infer(c);
+          },
+      .compose = [compose](const OpCall& c) -> std::vector<Array> { return {compose(c)}; },
+      .gradient = std::move(gradient)};
+  if (has_size) op.attrs.push_back({"size", {}, true});
+  return op;
+}
+
+std::vector<Op> convolution_primitives() {
+  const auto shape_of = [](int64_t first, int64_t second, const Ints& spatial) -> std::vector<OutputSpec> {
+    Shape shape = {first, second};
+    shape.insert(shape.end(), spatial.begin(), spatial.end());
+    return {{shape, DType::f32}};
+  };
+  const auto how_of = [](const OpCall& c) { return ConvShape(c, c.inputs[0].ndim() - 2); };
+  return {
+      linear_in_both(
+          "convolve", false,
+          [=](const OpCall& c) {
+            const ConvShape how = how_of(c);
+            const Array &x = c.inputs[0], &w = c.inputs[1];
+            Ints positions;
+            for (size_t i = 0; i < how.stride.size(); ++i)
+              positions.push_back((x.shape()[2 + i] + 2 * how.padding[i] - how.span(w, i)) / how.stride[i] +
+                                  1);
+            return shape_of(x.shape(0), w.shape(0), positions);
+          },
+          compose_convolve,
+          [=](const GradCall& c) -> std::vector<Array> {
+            const ConvShape how = how_of(c);
+            const Array &x = c.inputs[0], &w = c.inputs[1], &g = c.output_grads[0];
+            return {call("convolve_input", {g, w}, how.attrs_with_size(x.shape())),
+                    call("convolve_weight", {x, g}, how.attrs_with_size(w.shape()))};
+          }),
+      linear_in_both(
+          "convolve_input", true,
+          [=](const OpCall& c) {
+            return shape_of(c.inputs[0].shape(0), c.inputs[1].shape(1) * how_of(c).groups,
+                            c.attrs.list("size"));
+          },
+          compose_convolve_input,
+          [=](const GradCall& c) -> std::vector<Array> {
+            const ConvShape how = how_of(c);
+            const Array &g = c.inputs[0], &w = c.inputs[1], &x = c.output_grads[0];
+            return {convolve_like(x, w, how, g),
+                    call("convolve_weight", {x, g}, how.attrs_with_size(w.shape()))};
+          }),
+      linear_in_both(
+          "convolve_weight", true,
+          [=](const OpCall& c) {
+            return shape_of(c.inputs[1].shape(1), c.inputs[0].shape(1) / how_of(c).groups,
+                            c.attrs.list("size"));
+          },
+          compose_convolve_weight,
+          [=](const GradCall& c) -> std::vector<Array> {
+            const ConvShape how = how_of(c);
+            const Array &x = c.inputs[0], &g = c.inputs[1], &w = c.output_grads[0];
+            return {call("convolve_input", {g, w}, how.attrs_with_size(x.shape())),
+                    convolve_like(x, w, how, g)};
+          }),
+  };
+}
+
+/// Checks what conv and conv_transpose have in common.
 ConvShape conv_shape(const OpCall& c, size_t rank, size_t weight_channels_dim) {
   const Array &x = c.inputs[0], &w = c.inputs[1];
-  ConvShape how{per_dim(c, "stride", rank, 1), per_dim(c, "dilation", rank, 1), c.attrs.integer("groups")};
+  ConvShape how(c, rank);
   if (x.ndim() != rank + 2 || w.ndim() != rank + 2)
     fail(ErrorKind::invalid, "[{}] x {} and w {} need {} spatial dims", c.op.name, to_string(x.shape()),
          to_string(w.shape()), rank);
@@ -133,43 +290,28 @@ Array with_bias(const OpCall& c, const Array& y, size_t rank) {
 
 Array conv(const OpCall& c, size_t rank) {
   const ConvShape how = conv_shape(c, rank, 1);
-  std::vector<std::pair<int64_t, int64_t>> pads;
-  for (int64_t p : per_dim(c, "padding", rank, 0)) pads.emplace_back(p, p);
-  return with_bias(c, correlate(c, padded(f32(c.inputs[0]), pads, 0), f32(c.inputs[1]), how), rank);
+  const Array &x = c.inputs[0], &w = c.inputs[1];
+  for (size_t i = 0; i < rank; ++i)
+    if (const int64_t size = x.shape()[2 + i] + 2 * how.padding[i];
+        w.shape()[2 + i] < 1 || how.span(w, i) > size)
+      fail(ErrorKind::invalid, "[{}] the kernel spans {} of spatial dim {}, which has {} with its padding",
+           c.op.name, how.span(w, i), i, size);
+  return with_bias(c, call("convolve", {f32(x), f32(w)}, how.attrs()), rank);
 }
 
-/// x with stride-1 zeros between its elements.
-Array spread(const Array& x, size_t dim, int64_t stride) {
-  const int64_t d = static_cast<int64_t>(dim), n = x.shape()[dim];
-  if (stride == 1 || n == 0) return x;
-  Shape shape = x.shape();
-  shape[dim] *= stride;
-  return slice_dim(reshape(pad_dim(unsqueeze(x, d + 1), d + 1, 0, stride - 1), shape), d, 0,
-                   (n - 1) * stride + 1);
-}
-
-/// The gradient of a convolution: spread by the stride, correlated with the kernel turned round.
+/// The gradient of a convolution: w (ci, co/groups, ..) are the weights of one from the output to the input.
 Array conv_transpose(const OpCall& c, size_t rank) {
-  ConvShape how = conv_shape(c, rank, 0);
-  const Ints padding = per_dim(c, "padding", rank, 0), extra = per_dim(c, "output_padding", rank, 0);
-  Array x = f32(c.inputs[0]), w = f32(c.inputs[1]);  // w (ci, co/groups, ..)
-  std::vector<std::pair<int64_t, int64_t>> pads;
+  const ConvShape how = conv_shape(c, rank, 0);
+  const Array &x = c.inputs[0], &w = c.inputs[1];
+  const Ints extra = per_dim(c, "output_padding", rank, 0);
+  Shape output = x.shape();
   for (size_t i = 0; i < rank; ++i) {
-    x = spread(x, 2 + i, how.stride[i]);
-    const int64_t reach = how.dilation[i] * (w.shape()[2 + i] - 1) - padding[i];
-    pads.emplace_back(reach, reach + extra[i]);
+    int64_t& size = output[2 + i];
+    size = (size - 1) * how.stride[i] - 2 * how.padding[i] + how.span(w, i) + extra[i];
+    if (w.shape()[2 + i] < 1 || size < 1)
+      fail(ErrorKind::invalid, "[{}] spatial dim {} of the output would be {}", c.op.name, i, size);
   }
-  const int64_t ci = w.shape(0), co = w.shape(1) * how.groups;
-  Ints starts(rank + 2, kNone), stops(rank + 2, kNone), steps(rank + 2, -1);
-  steps[0] = steps[1] = 1;
-  w = call("slice", {w}, {{"starts", starts}, {"stops", stops}, {"steps", steps}});
-  Shape grouped = w.shape(), turned = w.shape();
-  grouped[0] = ci / how.groups;
-  grouped.insert(grouped.begin(), how.groups);  // (groups, ci/groups, co/groups, ..)
-  turned[0] = co, turned[1] = ci / how.groups;
-  w = reshape(transpose(reshape(w, grouped), 1, 2), turned);
-  how.stride = Ints(rank, 1);
-  return with_bias(c, correlate(c, padded(x, pads, 0), w, how), rank);
+  return with_bias(c, call("convolve_input", {f32(x), f32(w)}, how.attrs_with_size(output)), rank);
 }
 
 // ---- Pooling. -----------------------------------------------------------------------------------
@@ -361,7 +503,7 @@ std::vector<Op> conv_ops() {
   const std::vector<AttrSpec> avg_attrs = {
       {"kernel", {}, true}, {"stride"}, {"padding"}, {"ceil_mode", false}, {"count_include_pad", true}};
   const std::vector<AttrSpec> size = {{"size", {}, true}};
-  return {
+  std::vector<Op> ops = {
       spatial("conv1d", 1, 3, conv_attrs, conv),
       spatial("conv2d", 2, 3, conv_attrs, conv),
       spatial("conv3d", 3, 3, conv_attrs, conv),
@@ -377,6 +519,8 @@ std::vector<Op> conv_ops() {
       composed1("upsample_bilinear2d", 1, 1, {{"size", {}, true}, {"align_corners", false}},
                 upsample_bilinear2d),
   };
+  for (Op& op : convolution_primitives()) ops.push_back(std::move(op));
+  return ops;
 }
 
 }  // namespace weft

@@ -109,6 +109,63 @@ TEST_SUITE("base: ops conv") {
     CHECK_THROWS_AS(call("conv1d", {x, w}, {{"groups", 2}, {"dilation", Ints{5}}}), Error);
   }
 
+  TEST_CASE("kernels compute what they are composed of") {
+    struct Size {
+      Shape x, w;
+      Ints stride, padding, dilation;
+      int64_t groups = 1;
+    };
+    const Size sizes[] = {
+        {{2, 3, 40}, {7, 3, 5}, {1}, {2}, {1}},                                  // one dim
+        {{2, 6, 9, 11}, {8, 3, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 2},                // groups
+        {{3, 5, 12, 33}, {6, 5, 3, 4}, {2, 3}, {1, 2}, {1, 1}},                  // strides
+        {{1, 2, 17, 19}, {20, 2, 3, 3}, {1, 2}, {2, 0}, {3, 2}},                 // dilation
+        {{2, 20, 6, 7}, {33, 20, 1, 1}, {1, 1}, {0, 0}, {1, 1}},                 // one tap
+        {{2, 20, 6, 7}, {9, 20, 1, 1}, {2, 3}, {1, 0}, {1, 1}},                  // one tap, apart
+        {{2, 6, 10, 70}, {6, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 6},               // depthwise
+        {{2, 6, 10, 13}, {12, 1, 3, 5}, {2, 2}, {1, 2}, {1, 1}, 6},              // depthwise, apart
+        {{1, 7, 9, 9}, {2, 7, 3, 3}, {1, 1}, {3, 3}, {1, 1}},                    // few outputs, wide padding
+        {{1, 4, 9, 9}, {3, 4, 3, 3}, {4, 4}, {0, 0}, {1, 1}},                    // windows with gaps
+        {{2, 3, 5, 6, 7}, {6, 3, 2, 3, 2}, {1, 2, 1}, {1, 0, 1}, {1, 1, 2}},     // three dims
+        {{2, 4, 5, 6, 7}, {4, 1, 3, 2, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, 4},  // three dims, depthwise
+        {{1, 40, 30, 30}, {48, 40, 3, 3}, {1, 1}, {1, 1}, {1, 1}},               // several blocks
+    };
+    const auto composed = [](const char* name, const std::vector<Array>& inputs, const Attrs& attrs) {
+      const Op& op = find_op(name);
+      return values(op.compose({op, inputs, attrs, Device()})[0]);
+    };
+    for (const Size& size : sizes) {
+      CAPTURE(to_string(size.x));
+      CAPTURE(to_string(size.w));
+      const Array x = counted(size.x), w = counted(size.w, 3);
+      Attrs attrs = {{"stride", size.stride},
+                     {"padding", size.padding},
+                     {"dilation", size.dilation},
+                     {"groups", size.groups}};
+      const Array y = call("convolve", {x, w}, attrs), g = counted(y.shape(), 5);
+      CHECK(values(y) == composed("convolve", {x, w}, attrs));
+      const Array turned =
+          transpose(counted({size.x[1], size.x[0], element_count(size.x) / size.x[0] / size.x[1]}), 0, 1);
+      CHECK(values(call("convolve", {reshape(turned, size.x), w}, attrs)) ==
+            composed("convolve", {reshape(turned, size.x), w}, attrs));
+      attrs.set("size", Ints(size.x.begin() + 2, size.x.end()));
+      CHECK(values(call("convolve_input", {g, w}, attrs)) == composed("convolve_input", {g, w}, attrs));
+      attrs.set("size", Ints(size.w.begin() + 2, size.w.end()));
+      CHECK(values(call("convolve_weight", {x, g}, attrs)) == composed("convolve_weight", {x, g}, attrs));
+    }
+  }
+
+  TEST_CASE("an infinity stays in the windows that see it") {
+    for (int64_t channels : {1, 6}) {  // direct, as a product
+      Floats v(16, 0);
+      v[5] = kInf;  // row 1, column 1
+      const Array x = Array::from_vector(v, {1, 1, 4, 4});
+      const Array w = Array::from_vector(Floats(static_cast<size_t>(channels), 1), {channels, 1, 1, 1});
+      const Array y = call("conv2d", {x, expand(w, {channels, 1, 1, 2})});
+      for (size_t i = 0; i < 12; ++i) CHECK(std::isinf(values(y)[i]) == (i == 3 || i == 4));
+    }
+  }
+
   TEST_CASE("max_pool: padding never wins, NaN does, the first of equals gets the gradient") {
     const Attrs attrs = {{"kernel", Ints{3}}, {"stride", Ints{2}}, {"padding", Ints{1}}};
     CHECK(values(pool("max_pool1d", {-5, -6, -7, -8}, attrs)) == Floats{-5, -6});

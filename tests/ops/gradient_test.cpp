@@ -195,6 +195,15 @@ std::vector<Case> make_cases() {
   cases.push_back(
       {"conv2d", {{{1, 2, 5, 4}}, {{2, 2, 3, 2}}, {{2}}}, {{"padding", Ints{1, 0}}, {"stride", Ints{2, 1}}}});
   cases.push_back({"conv2d", {{{1, 4, 5, 5}}, {{4, 2, 2, 2}}}, {{"groups", 2}, {"dilation", Ints{2, 1}}}});
+  const Attrs windows = {{"stride", Ints{2}}, {"padding", Ints{1}}, {"dilation", Ints{1}}};
+  const auto with_size = [&](int64_t size) {
+    Attrs attrs = windows;
+    attrs.set("size", Ints{size});
+    return attrs;
+  };
+  cases.push_back({"convolve", {{{2, 2, 7}}, {{3, 2, 3}}}, windows});
+  cases.push_back({"convolve_input", {{{2, 3, 4}}, {{3, 2, 3}}}, with_size(8)});
+  cases.push_back({"convolve_weight", {{{2, 2, 7}}, {{2, 3, 4}}}, with_size(3)});
   cases.push_back({"conv3d", {{{1, 2, 3, 3, 3}}, {{2, 2, 2, 2, 2}}, {{2}}}});
   cases.push_back({"conv_transpose1d",
                    {{{2, 2, 4}}, {{2, 3, 3}}, {{3}}},

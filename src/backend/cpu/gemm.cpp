@@ -39,7 +39,8 @@ struct Product {
   float* c;
   int64_t c_row, c_column;
   const GemmEpilogue& epilogue;
-  bool turned = false;  // rows and columns have changed places
+  bool turned = false;               // rows and columns have changed places
+  const GemmPack* pack_b = nullptr;  // instead of b
 
   /// c^T = b^T a^T
   Product transposed() const {
@@ -165,9 +166,12 @@ class PackedProduct {
       spin_until([&] { return done_[static_cast<size_t>(t)].load(std::memory_order_acquire) >= block - 1; });
     const Range columns = columns_of_block(block), depth = depth_of_block(block);
     const Range share(columns.size(), target_.tile_columns, part, packs_);
-    if (share.size() > 0)
-      target_.pack_b(product_.columns_of_b(columns.begin + share.begin, depth.begin), share.size(),
-                     depth.size(), buffer(block) + share.begin * depth.size());
+    float* out = buffer(block) + share.begin * depth.size();
+    const int64_t column = columns.begin + share.begin;
+    if (share.size() > 0 && product_.pack_b)
+      (*product_.pack_b)({depth.begin, column, depth.size(), share.size()}, target_.tile_columns, out);
+    else if (share.size() > 0)
+      target_.pack_b(product_.columns_of_b(column, depth.begin), share.size(), depth.size(), out);
     packed_[block % 2].fetch_add(1, std::memory_order_acq_rel);
   }
 
@@ -265,16 +269,27 @@ bool thin_product(ThreadPool& pool, const Product& p) {
   return true;
 }
 
+/// Without elements or without k there is nothing to multiply.
+bool is_empty(const Product& p) {
+  if (p.m <= 0 || p.n <= 0) return true;
+  if (p.k > 0) return false;
+  for (int64_t i = 0; i < p.m; ++i) std::fill_n(p.c + i * p.c_row, p.n, 0.0f);
+  p.finish({0, 0, p.m, p.n});
+  return true;
+}
+
 }  // namespace
+
+void gemm(ThreadPool& pool, int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmPack& pack_b,
+          float* c, int64_t c_stride, const GemmEpilogue& epilogue) {
+  const Product product{gemm_target(), m, n, k, a, {}, c, c_stride, 1, epilogue, false, &pack_b};
+  if (!is_empty(product)) packed_product(pool, product);
+}
 
 void gemm(ThreadPool& pool, int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
           float* c, int64_t c_stride, const GemmEpilogue& epilogue) {
-  if (m <= 0 || n <= 0) return;
   const Product product{gemm_target(), m, n, k, a, b, c, c_stride, 1, epilogue};
-  if (k <= 0) {
-    for (int64_t i = 0; i < m; ++i) std::fill_n(c + i * c_stride, n, 0.0f);
-    return product.finish({0, 0, m, n});
-  }
+  if (is_empty(product)) return;
   const Product transposed = product.transposed();
   if (thin_product(pool, product) || thin_product(pool, transposed)) return;
   if (m <= kRowBlock && k <= kDepthBlock && n <= kColumnBlock && m * n * k < kParallelWork)

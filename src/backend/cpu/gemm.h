@@ -26,6 +26,14 @@ using GemmEpilogue = std::function<void(const GemmBlock& block)>;
 void gemm(ThreadPool& pool, int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
           float* c, int64_t c_stride, const GemmEpilogue& epilogue = {});
 
+/// Writes a block of b (rows are k) as the product needs it: in panels of `width` columns, each (rows,
+/// width); the last panel is filled up with 0.
+using GemmPack = std::function<void(const GemmBlock& block, int64_t width, float* out)>;
+
+/// The same with a b that is only ever seen block by block. Several threads pack at once.
+void gemm(ThreadPool& pool, int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmPack& pack_b,
+          float* c, int64_t c_stride, const GemmEpilogue& epilogue = {});
+
 /// Is called for each block of a product when it is complete: its first element in row-major order of the
 /// whole output; rows are `stride` apart.
 struct MatmulBlock {

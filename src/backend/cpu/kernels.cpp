@@ -51,6 +51,10 @@ const std::unordered_map<std::string_view, Kernel>& table() {
       {"tril", tril},
       {"triu", triu},
 
+      {"convolve", convolve},
+      {"convolve_input", convolve_input},
+      {"convolve_weight", convolve_weight},
+
       {"matmul_batched", matmul},
       {"dequantize", dequantize},
 

@@ -37,6 +37,11 @@ KernelFunction pad_constant;  // x -> the output's shape; "lo" per dim (negative
 KernelFunction cat;           // any number of inputs; "dim"
 KernelFunction tril, triu;    // last two dims; "diagonal" (0)
 
+// conv.cpp. f32, up to 3 spatial dims; "stride", "dilation", "padding" (a list each), "groups".
+KernelFunction convolve;         // x (n, ci, ..), w (co, ci/groups, ..) -> y (n, co, ..)
+KernelFunction convolve_input;   // gradient of y, w -> gradient of x
+KernelFunction convolve_weight;  // x, gradient of y -> gradient of w
+
 // random.cpp.
 KernelFunction random_bits;  // key u32 [2] -> u32 of the output's shape
 // attention.cpp. Any strides in, scores in no memory; see backend/attention.h for the shapes.

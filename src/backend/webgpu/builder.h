@@ -66,6 +66,7 @@ class Builder {
 
 /// Records one step. Throws ErrorKind::unsupported when there is no such kernel.
 void record(Context& context, const Step& step);
+bool has_kernel(std::string_view name);
 
 // ---- One function per family of kernels.
 // -----------------------------------------------------------------------

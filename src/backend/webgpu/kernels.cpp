@@ -57,6 +57,10 @@ const std::unordered_map<std::string_view, Record>& table() {
 
 }  // namespace
 
+bool has_kernel(std::string_view name) {
+  return table().contains(name);
+}
+
 void record(Context& context, const Step& step) {
   const auto found = table().find(step.kernel);
   if (found == table().end()) fail(ErrorKind::unsupported, "[webgpu] there is no kernel '{}'", step.kernel);

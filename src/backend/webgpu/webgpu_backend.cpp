@@ -63,9 +63,10 @@ MemoryUse WebgpuBackend::memory() const {
   return {.active = counters.bytes_active, .peak = counters.bytes_peak, .cached = counters.bytes_cached};
 }
 
-/// Software adapters take a second to compile a kernel of tiles, and run products without barriers faster.
 bool WebgpuBackend::has_kernel(std::string_view op) const {
-  return device_.type() != gpu::AdapterType::cpu || !op.starts_with("attention");
+  // Software adapters take a second to compile a kernel of tiles, and run products without barriers faster.
+  const bool slow = device_.type() == gpu::AdapterType::cpu && op.starts_with("attention");
+  return webgpu::has_kernel(op) && !slow;
 }
 
 }  // namespace weft
