@@ -1,5 +1,6 @@
 #include "weft/array.h"
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 
@@ -43,6 +44,7 @@ Node::Node(const Op* op_row, Attrs op_attrs, std::vector<Array> op_inputs, Devic
       attrs(std::move(op_attrs)),
       inputs(std::move(op_inputs)),
       device(std::move(on)),
+      traced(std::ranges::any_of(inputs, [](const Array& x) { return x && x.node()->traced; })),
       id(++node_count) {}
 
 Node::~Node() {
@@ -91,6 +93,7 @@ Array Array::to_device(const Device& to) const {
   if (to == device()) return *this;
   Array copy = from_host(to_host(), to);
   copy.node_->detached = true;
+  copy.node_->traced = node_->traced;
   return copy;
 }
 

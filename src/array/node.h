@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "array/attrs.h"
@@ -10,6 +11,7 @@
 namespace weft {
 
 struct Op;
+struct GradCall;
 
 /// One result of a node. Shape and dtype are known at once; storage and layout once it is evaluated.
 struct Value {
@@ -24,13 +26,16 @@ struct Value {
 /// A recorded call of an op. Immutable for those who hold it; evaluation fills in the values and drops the
 /// inputs.
 struct Node {
-  const Op* op = nullptr;  ///< null: a leaf that came with its value
+  const Op* op = nullptr;     ///< null: a leaf that came with its value
+  const Op* asked = nullptr;  ///< the op that was called, of which this one is a part
   Attrs attrs;
   std::vector<Array> inputs;
   std::vector<Value> outputs;
   Device device;
   bool detached = false;  ///< evaluated, and its inputs forgotten: gradients cannot pass
-  uint64_t id = 0;        ///< counts up: inputs have smaller ids than their users
+  bool traced = false;    ///< made of an argument of grad()
+  std::function<std::vector<Array>(const GradCall&)> gradient = {};  ///< instead of the op's
+  uint64_t id = 0;  ///< counts up: inputs have smaller ids than their users
 
   Node(const Op* op_row, Attrs op_attrs, std::vector<Array> op_inputs, Device on);
   ~Node();  ///< takes long chains apart without recursion

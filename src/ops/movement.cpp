@@ -101,7 +101,15 @@ Array unslice(const Array& grad, size_t dim, const SliceRange& range, int64_t si
 }
 
 std::vector<Op> view_rows() {
-  const ViewLayout same_layout = [](const Attrs&, const Layout& input, const Shape&) { return input; };
+  const auto same_spec = [](const OpCall& c) -> Specs {
+    return {{c.inputs[0].shape(), c.inputs[0].dtype()}};
+  };
+  const auto same_layout = [](const Attrs&, const Layout& input, const Shape&) { return input; };
+  Op stop = view("stop_gradient", {}, same_spec, same_layout, {});
+  stop.stops_gradient = true;
+  // Input 0 as it is; the others are what its node's own gradient is for.
+  Op custom = view("custom_gradient", {}, same_spec, same_layout, {});
+  custom.max_inputs = -1;
   return {
       view(
           "reshape", {{"shape", {}, true}},
@@ -110,13 +118,10 @@ std::vector<Op> view_rows() {
           [](const GradCall& c) -> std::vector<Array> {
             return {reshape(c.output_grads[0], c.inputs[0].shape())};
           }),
-      view(
-          "alias", {}, [](const OpCall& c) -> Specs { return {{c.inputs[0].shape(), c.inputs[0].dtype()}}; },
-          same_layout, [](const GradCall& c) -> std::vector<Array> { return {c.output_grads[0]}; }),
-      view(
-          "stop_gradient", {},
-          [](const OpCall& c) -> Specs { return {{c.inputs[0].shape(), c.inputs[0].dtype()}}; }, same_layout,
-          [](const GradCall&) -> std::vector<Array> { return {Array()}; }),
+      view("alias", {}, same_spec, same_layout,
+           [](const GradCall& c) -> std::vector<Array> { return {c.output_grads[0]}; }),
+      stop,
+      custom,
       view(
           "permute", {{"dims", {}, true}},
           [](const OpCall& c) -> Specs {

@@ -70,6 +70,7 @@ struct Op {
   Compose compose = {};    ///< composed, or what a fused primitive computes: its reference and fallback
   Gradient gradient =
       {};  ///< not for composed; missing: differentiating through it is an error that names it
+  bool stops_gradient = false;                 ///< on purpose: what is behind it is not differentiated
   ViewLayout layout = {};                      ///< view only
   ScalarOp scalar = {};                        ///< elementwise only
   std::vector<std::string> scalar_attrs = {};  ///< attributes that the scalar op reads, at most two, in order

@@ -1,14 +1,16 @@
 // Random numbers: one primitive, random_bits; everything else is written in it.
-#include "weft/random.h"
+#include "ops/random.h"
 
 #include <cmath>
 #include <limits>
 #include <mutex>
 #include <numbers>
+#include <utility>
 
 #include "base/error.h"
 #include "base/threefry.h"
 #include "ops/shorthand.h"
+#include "weft/random.h"
 
 namespace weft {
 namespace {
@@ -114,13 +116,18 @@ Array draw_permutation(const OpCall& c) {
 
 struct Stream {
   std::mutex mutex;
-  std::array<uint32_t, 2> key = {};
-  uint32_t drawn = 0;
+  StreamState state;
 };
 
 Stream& stream() {
   static Stream one;
   return one;
+}
+
+StreamState exchange(const StreamState& state) {
+  Stream& keys = stream();
+  const std::lock_guard lock(keys.mutex);
+  return std::exchange(keys.state, state);
 }
 
 std::array<uint32_t, 2> key_of(uint64_t seed) {
@@ -134,7 +141,7 @@ Array key_array(const std::array<uint32_t, 2>& words, const Device& device) {
 Array next_key(const Device& device) {
   Stream& keys = stream();
   const std::lock_guard lock(keys.mutex);
-  return key_array(threefry(keys.key, {1, keys.drawn++}), device);
+  return key_array(threefry(keys.state.key, {1, keys.state.drawn++}), device);
 }
 
 Array key_for(const RandomOptions& options) {
@@ -173,11 +180,18 @@ std::vector<Op> random_ops() {
   };
 }
 
-void set_seed(uint64_t seed) {
+StreamState stream_state() {
   Stream& keys = stream();
   const std::lock_guard lock(keys.mutex);
-  keys.key = key_of(seed);
-  keys.drawn = 0;
+  return keys.state;
+}
+ReplayedStream::ReplayedStream(const StreamState& from) : before_(exchange(from)) {}
+ReplayedStream::~ReplayedStream() {
+  exchange(before_);
+}
+
+void set_seed(uint64_t seed) {
+  exchange({.key = key_of(seed)});
 }
 
 Array random_key(uint64_t seed, const Device& device) {

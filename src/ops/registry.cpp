@@ -48,6 +48,21 @@ Device common_device(const Op& op, const std::vector<Array>& inputs, const Devic
   return first ? first->device() : otherwise;
 }
 
+/// The op that the user called, while the ops that it is made of are recorded.
+thread_local const Op* asked = nullptr;
+
+struct Asked {
+  bool outermost = !asked;
+  explicit Asked(const Op& op) {
+    if (outermost) asked = &op;
+  }
+  ~Asked() {
+    if (outermost) asked = nullptr;
+  }
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+};
+
 /// Converts inputs to the dtype that holds all of them.
 void promote_inputs(std::span<Array> inputs) {
   DType common = inputs[0].dtype();
@@ -70,6 +85,7 @@ std::vector<const Op*> all_ops() {
 }
 
 std::vector<Array> apply(const Op& op, std::vector<Array> inputs, Attrs given, const Device& on) {
+  const Asked scope(op);
   const auto count = static_cast<int>(inputs.size());
   if (count < op.min_inputs || (op.max_inputs >= 0 && count > op.max_inputs))
     fail(ErrorKind::invalid, "[{}] takes {}{} inputs, {} were given", op.name, op.min_inputs,
@@ -87,6 +103,7 @@ std::vector<Array> apply(const Op& op, std::vector<Array> inputs, Attrs given, c
   const std::vector<OutputSpec> specs = op.infer({op, inputs, attrs, device});
   if (op.compose && !device.backend().has_kernel(op.name)) return op.compose({op, inputs, attrs, device});
   auto node = std::make_shared<Node>(&op, attrs, std::move(inputs), device);
+  node->asked = asked;
   std::vector<Array> outputs;
   for (size_t i = 0; i < specs.size(); ++i) {
     node->outputs.push_back({specs[i].shape, specs[i].dtype});
