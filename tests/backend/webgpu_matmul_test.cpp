@@ -75,15 +75,15 @@ void check(const std::vector<Case>& cases, const std::function<void(MatmulDevice
     change(as_if);
     for (const Prepared& p : prepared) {
       CAPTURE(p.what);
-      const Operand target = upload(device, p.out);
-      const Step step{.kernel = "matmul_batched",
-                      .inputs = {upload(device, p.a), upload(device, p.b)},
-                      .outputs = {target}};
-      webgpu::Context context(device);
-      webgpu::matmul(context, step, as_if);
-      context.flush();
+      const Operand a = upload(device, p.a), b = upload(device, p.b), out = upload(device, p.out);
+      const std::vector<gpu::Buffer> buffers = {webgpu::buffer_of(a), webgpu::buffer_of(b),
+                                                webgpu::buffer_of(out)};
+      webgpu::Tape tape;
+      webgpu::Context context(device, tape, buffers);
+      webgpu::matmul(context, {.kernel = "matmul_batched", .inputs = {a, b}, .outputs = {out}}, as_if);
+      tape.replay(device, buffers, {});
       Sample got = p.out;
-      device.read(webgpu::buffer_of(target), 0, got.storage);
+      device.read(buffers[2], 0, got.storage);
       check_values(got, p.want);
     }
     prepared.resize(1, prepared[0]);

@@ -340,7 +340,8 @@ void Builder::dispatch(Context& context, int64_t groups) {
   const uint32_t limit = 65535;
   const auto rows = static_cast<uint32_t>((groups + limit - 1) / limit);
   const auto columns = static_cast<uint32_t>((groups + rows - 1) / rows);
-  const gpu::Kernel kernel = context.device.kernel({.name = name_, .wgsl = head + text, .constants = settings});
+  const gpu::Kernel kernel =
+      context.device.kernel({.name = name_, .wgsl = head + text, .constants = settings});
   context.dispatch(kernel, bindings_, {columns, rows, 1}, std::move(numbers));
 }
 

@@ -42,7 +42,7 @@ class Builder {
   /// ... (coordinates), all u32.
   std::string unravel(const Walk& walk, std::string_view i, std::string_view prefix = "");
 
-  std::string code;  ///< functions, after the declarations
+  std::string code;                     ///< functions, after the declarations
   std::vector<gpu::Constant> settings;  ///< constants of the text
 
   /// `fn element(i: u32) -> Result` of `code` gives the outputs' bits r0, r1 ...: one invocation per word of
