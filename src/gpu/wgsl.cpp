@@ -130,7 +130,7 @@ std::string repeat_lines(std::string_view kernel, const std::string& source,
   std::vector<Block> blocks;
   std::string text, skipped;  // newlines of lines that moved up
   int number = 0;
-  for (std::string_view line : lines_of(source)) {
+  for (std::string_view line : lines_of(std::string_view(source).substr(0, source.size() - 1))) {
     ++number;
     const std::string_view word = trim(without_comment(line));
     if (word.starts_with("#for ")) {

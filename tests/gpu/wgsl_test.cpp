@@ -50,9 +50,9 @@ TEST_SUITE("base: gpu wgsl") {
       return translate("k", source, {{"TWO", 2u}}, kDawn)
           .text.substr(std::string_view("const TWO: u32 = 2u;\n").size());
     };
-    CHECK(text("a\n#for i 3\nb[$i];  // why\n#endfor\nc") == "a\n b[0u];   b[1u];   b[2u];  \n\n\nc\n");
+    CHECK(text("a\n#for i 3\nb[$i];  // why\n#endfor\nc") == "a\n b[0u];    b[1u];    b[2u];   \n\n\nc\n");
     CHECK(text("#for i TWO\n#for j TWO\n$i$j\n#endfor\n#endfor\nc") ==
-          "  0u0u 0u1u   1u0u 1u1u \n\n\n\n\nc\n");
+          "  0u0u  0u1u    1u0u  1u1u  \n\n\n\n\nc\n");
     const auto error = [](std::string_view source) {
       return test::error_of([&] { translate("k", source, {}, kDawn); }).message;
     };

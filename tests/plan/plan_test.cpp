@@ -195,6 +195,8 @@ TEST_SUITE("gpu plan") {
           eval(y);
           const gpu::Counters after = backend->device().counters();
           CHECK(after.submits == before.submits + 1);
+          CHECK(after.dispatches - before.dispatches == eval_counters().steps - plans.steps);
+          if (backend->has_kernel("attention")) CHECK(after.dispatches <= before.dispatches + 8);
           if (i > 1) {
             CHECK(eval_counters().plans_built == plans.plans_built);
             CHECK(after.pipelines == before.pipelines);

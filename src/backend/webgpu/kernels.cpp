@@ -1,6 +1,7 @@
 #include <unordered_map>
 
 #include "backend/webgpu/builder.h"
+#include "backend/webgpu/matmul.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
@@ -64,7 +65,8 @@ bool has_kernel(std::string_view name) {
 void record(Context& context, const Step& step) {
   const auto found = table().find(step.kernel);
   if (found == table().end()) fail(ErrorKind::unsupported, "[webgpu] there is no kernel '{}'", step.kernel);
-  if (!step.program || step.kernel == "elementwise" || step.kernel == "rows")
+  if (!step.program || step.kernel == "elementwise" || step.kernel == "rows" ||
+      (step.kernel == "matmul_batched" && takes_epilogue(step)))
     return found->second(context, step);
 
   // The kernel, then its epilogue on what it made.

@@ -117,10 +117,10 @@ bool is_simple(const Product& p, const MatmulDevice& device) {
 }
 
 /// out = the sum of the slices.
-void finish(Context& context, const Target& sums, int64_t slices, const Operand& out) {
+void finish(Context& context, const Target& sums, int64_t slices, const Operand& out, const Target& target) {
   Builder builder("matmul_finish");
   const std::string from = builder.read(sums.buffer);
-  builder.code = fmt::format("alias T = {};\n", lane_type(sums.dtype)) + result_function(out.dtype);
+  builder.code = fmt::format("alias T = {};\n", lane_type(sums.dtype)) + result_function(builder, target);
   builder.code += fmt::format(
       "fn element(i: u32) -> Result {{\n  var sum = T(0);\n"
       "  for (var s = 0u; s < {}; s++) {{ sum += bitcast<T>({}[s * {} + i]); }}\n"
@@ -156,7 +156,8 @@ int64_t groups_of(const Product& p, const Tile& tile) {
 
 void matmul(Context& context, const Step& step, const MatmulDevice& device) {
   const Operand &a = step.inputs[0], &b = step.inputs[1], &out = step.outputs[0];
-  const Target target{buffer_of(out), out.dtype, element_count(out.layout.shape)};
+  const Target target{buffer_of(out), out.dtype, element_count(out.layout.shape),
+                      step.program ? &step : nullptr};
   if (target.count == 0) return;
   const auto is_word = [](DType d) { return d == DType::i32 || d == DType::u32; };
   const bool floats = is_float(a.dtype) && is_float(b.dtype) && is_float(out.dtype);
@@ -182,9 +183,10 @@ void matmul(Context& context, const Step& step, const MatmulDevice& device) {
   if (!direct) {
     sums.buffer = context.scratch(parts[0].slices * target.count, "matmul");
     sums.dtype = floats ? DType::f32 : out.dtype;
+    sums.epilogue = nullptr;
   }
   for (const Product& part : parts) choice.form({context, device, part, sums, choice.tile});
-  if (!direct) finish(context, sums, parts[0].slices, out);
+  if (!direct) finish(context, sums, parts[0].slices, out, target);
 }
 
 void matmul(Context& context, const Step& step) {

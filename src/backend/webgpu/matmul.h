@@ -34,7 +34,8 @@ struct Product {
 struct Target {
   gpu::Buffer buffer;
   DType dtype = DType::f32;
-  int64_t count = 0;  ///< elements of one slice
+  int64_t count = 0;               ///< elements of one slice
+  const Step* epilogue = nullptr;  ///< whose program makes elements of the output from those of the product
 };
 
 /// What the choice of a form depends on, apart from the product.
@@ -52,6 +53,9 @@ struct MatmulDevice {
 };
 
 void matmul(Context& context, const Step& step, const MatmulDevice& device);
+
+/// Whether the step's program can run where the elements of its product are stored.
+bool takes_epilogue(const Step& step);
 
 /// Parts whose operands each fit into a binding of `limit` bytes, in the order to run them.
 std::vector<Product> parts_that_fit(const Product& whole, uint64_t limit);
@@ -93,7 +97,7 @@ void declare_product(Builder& builder, const MatmulStep& step);
 
 /// What becomes of a sum: `result(at, x0)`, the bits to store for x0 at the linear index `at` of the output.
 /// The place for everything that is to happen to an element before it is stored.
-std::string result_function(DType dtype);
+std::string result_function(Builder& builder, const Target& target);
 
 /// `store(at, v, count)`: `count` of four neighbours, each through `result`.
 void declare_store(Builder& builder, const MatmulStep& step);

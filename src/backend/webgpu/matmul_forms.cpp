@@ -16,13 +16,13 @@ gpu::Constant constant(std::string name, int64_t value) {
 void declare(Builder& builder, const MatmulStep& step) {
   const Tile& t = step.tile;
   builder.settings = {constant("TILE_M", t.m),
-                       constant("TILE_N", t.n),
-                       constant("TILE_K", t.k),
-                       constant("ROWS", t.rows),
-                       constant("COLUMNS", t.columns),
-                       constant("THREADS", t.threads),
-                       {"A_ALONG_K", step.product.a.along_k()},
-                       {"B_ALONG_K", step.product.b.along_k()}};
+                      constant("TILE_N", t.n),
+                      constant("TILE_K", t.k),
+                      constant("ROWS", t.rows),
+                      constant("COLUMNS", t.columns),
+                      constant("THREADS", t.threads),
+                      {"A_ALONG_K", step.product.a.along_k()},
+                      {"B_ALONG_K", step.product.b.along_k()}};
   declare_product(builder, step);
   declare_store(builder, step);
 }
@@ -40,7 +40,7 @@ void multiply_elements(const MatmulStep& step) {
   declare_product(builder, step);
   declare_four(builder, step, 'a', true);
   declare_four(builder, step, 'b', true);
-  builder.code += result_function(step.target.dtype) + R"(
+  builder.code += result_function(builder, step.target) + R"(
 fn element(i: u32) -> Result {
   let column = i % size_n();
   let row = i / size_n() % size_m();

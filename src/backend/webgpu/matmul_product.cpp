@@ -160,8 +160,34 @@ bool stores_whole_words(const Product& p) {
   return whole;
 }
 
-std::string result_function(DType dtype) {
-  return "fn result(at: u32, x0: T) -> u32 { return " + encode(dtype, "x0") + "; }\n";
+std::string result_function(Builder& builder, const Target& target) {
+  if (!target.epilogue)
+    return "fn result(at: u32, x0: T) -> u32 { return " + encode(target.dtype, "x0") + "; }\n";
+  const Step& step = *target.epilogue;
+  const ElementwiseProgram& program = *step.program;
+  const std::span<const Operand> loads = std::span(step.inputs).subspan(2);
+  std::vector<const Layout*> layouts;
+  for (const Operand& load : loads) layouts.push_back(&load.layout);
+  std::string text =
+      "fn result(at: u32, sum: T) -> u32 {\n  let x0 = " + narrow(program.loads[0], "sum") + ";\n";
+  text += builder.unravel(walk(step.outputs[0].layout.shape, layouts), "at", "x");
+  for (size_t k = 0; k < loads.size(); ++k)
+    text += fmt::format("  let x{} = {};\n", k + 1, builder.load(loads[k], fmt::format("xat{}", k)));
+  size_t reg = program.loads.size();
+  for (const ElementwiseProgram::Instruction& i : program.instructions)
+    text += fmt::format("  let x{} = {};\n", reg++, expression(builder, program, i));
+  return text +
+         fmt::format("  return {};\n}}\n", encode(target.dtype, fmt::format("x{}", program.stores[0])));
+}
+
+bool takes_epilogue(const Step& step) {
+  // Factors are bound as vectors; an epilogue reads elements.
+  const auto is_factor = [&](const Operand& load) {
+    return load.storage == step.inputs[0].storage || load.storage == step.inputs[1].storage;
+  };
+  const std::span<const Operand> loads = std::span(step.inputs).subspan(2);
+  return step.outputs.size() == 1 && is_float(step.outputs[0].dtype) &&
+         std::ranges::none_of(loads, is_factor);
 }
 
 void declare_product(Builder& builder, const MatmulStep& step) {
@@ -193,7 +219,7 @@ void declare_store(Builder& builder, const MatmulStep& step) {
         fmt::format("fn result(at: u32, x0: T) -> u32 {{ return {}; }}\n",
                     encode(step.target.dtype, fmt::format("(x0 + bitcast<T>({}[at{}]))", to, first)));
   else
-    builder.code += result_function(step.target.dtype);
+    builder.code += result_function(builder, step.target);
   builder.code += fmt::format("fn store(at: u32, v: vec4<T>, count: u32) {{\n  let to = at{};\n", first);
   if (fours && halves)
     builder.code += fmt::format(
