@@ -1,12 +1,10 @@
-// Matrix products. Everything is composed down to matmul_batched, and to dequantize for weights in ggml's
-// blocks.
+// Matrix products. Everything is composed down to matmul_batched.
 #include <algorithm>
 #include <array>
 #include <limits>
 
 #include "base/error.h"
 #include "ops/shorthand.h"
-#include "quant/quant.h"
 
 namespace weft {
 namespace {
@@ -34,23 +32,6 @@ Arrays matmul_gradient(const GradCall& c) {
           call("matmul_batched", {transpose(a, -2, -1), g})};
 }
 
-Specs infer_dequantize(const OpCall& c) {
-  const Array& w = c.inputs[0];
-  const quant::Traits& block = quant::traits(quant::type_from_name(c.attrs.text("type")));
-  const Shape& shape = c.attrs.list("shape");
-  if (w.dtype() != DType::u8 || w.ndim() == 0)
-    fail(ErrorKind::invalid, "[dequantize] blocks are {} {}, expected u8 (rows, bytes)", name_of(w.dtype()),
-         to_string(w.shape()));
-  if (w.shape(-1) % block.block_bytes != 0)
-    fail(ErrorKind::invalid, "[dequantize] rows of {} bytes are not whole {} blocks of {}", w.shape(-1),
-         block.name, block.block_bytes);
-  const int64_t held = w.size() / block.block_bytes * block.block_elements;
-  if (std::ranges::any_of(shape, [](int64_t size) { return size < 0; }) || element_count(shape) != held)
-    fail(ErrorKind::invalid, "[dequantize] {} of {} hold {} elements, not {}", to_string(w.shape()),
-         block.name, held, to_string(shape));
-  return {{shape, DType::f32}};
-}
-
 std::vector<Op> primitive_rows() {
   return {
       // a (.., m, k), b (.., k, n), equal batch dims -> (.., m, n); halves into f32 where `dtype` says so
@@ -61,10 +42,6 @@ std::vector<Op> primitive_rows() {
        .attrs = {{"dtype", {}}},
        .infer = infer_matmul,
        .gradient = matmul_gradient},
-      {.name = "dequantize",
-       .kind = OpKind::primitive,
-       .attrs = {{"type", {}, true}, {"shape", {}, true}},
-       .infer = infer_dequantize},
   };
 }
 
@@ -391,31 +368,6 @@ Array einsum_form(const OpCall& c) {
   return as(permuted(terms[0], output), dtype);
 }
 
-// ---- Quantised: w u8 (rows, row bytes).
-// -------------------------------------------------------------------------
-
-Array qmatmul(const OpCall& c) {
-  const Array &x = c.inputs[0], &w = c.inputs[1];
-  const int64_t n = c.attrs.integer("n"), k = c.attrs.integer("k");
-  if (!is_float(x.dtype())) fail(ErrorKind::invalid, "[qmatmul] x is {}, not a float", name_of(x.dtype()));
-  if (x.ndim() == 0 || x.shape(-1) != k)
-    fail(ErrorKind::invalid, "[qmatmul] inner dimensions differ: {} x ({},{})^T", to_string(x.shape()), n, k);
-  const Array weights = call("dequantize", {w}, {{"type", c.attrs.text("type")}, {"shape", Ints{n, k}}});
-  return as(product("qmatmul", as(x, DType::f32), transpose(weights, 0, 1), DType::f32), x.dtype());
-}
-
-Array qembedding(const OpCall& c) {
-  const Array &w = c.inputs[0], &idx = c.inputs[1];
-  const quant::Traits& block = quant::traits(quant::type_from_name(c.attrs.text("type")));
-  if (w.ndim() != 2)
-    fail(ErrorKind::invalid, "[qembedding] the table has shape {}, expected (rows, bytes)",
-         to_string(w.shape()));
-  const Array rows = call("index_select", {w, reshape(idx, {idx.size()})}, {{"dim", int64_t{0}}});
-  Shape shape = idx.shape();
-  shape.push_back(w.shape(1) / block.block_bytes * block.block_elements);
-  return call("dequantize", {rows}, {{"type", c.attrs.text("type")}, {"shape", Ints(shape)}});
-}
-
 }  // namespace
 
 std::vector<Op> matmul_ops() {
@@ -428,8 +380,6 @@ std::vector<Op> matmul_ops() {
            composed1("linear", 2, 3, {}, linear_form),
            composed1("outer", 2, 2, {}, outer),
            composed1("einsum", 1, -1, {{"equation", {}, true}}, einsum_form),
-           composed1("qmatmul", 2, 2, {{"type", {}, true}, {"n", {}, true}, {"k", {}, true}}, qmatmul),
-           composed1("qembedding", 2, 2, {{"type", {}, true}}, qembedding),
        })
     all.push_back(std::move(op));
   return all;

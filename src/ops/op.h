@@ -99,6 +99,7 @@ std::vector<Op> movement_ops();
 std::vector<Op> reduction_ops();
 std::vector<Op> indexing_ops();
 std::vector<Op> matmul_ops();
+std::vector<Op> quant_ops();
 std::vector<Op> creation_ops();
 std::vector<Op> nn_ops();
 std::vector<Op> attention_ops();

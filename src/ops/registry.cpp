@@ -13,8 +13,8 @@ namespace {
 const std::map<std::string, Op, std::less<>>& registry() {
   static const auto rows = [] {
     std::map<std::string, Op, std::less<>> all;
-    for (auto family : {elementwise_ops, movement_ops, reduction_ops, indexing_ops, matmul_ops, creation_ops,
-                        nn_ops, attention_ops, conv_ops, loss_ops, random_ops})
+    for (auto family : {elementwise_ops, movement_ops, reduction_ops, indexing_ops, matmul_ops, quant_ops,
+                        creation_ops, nn_ops, attention_ops, conv_ops, loss_ops, random_ops})
       for (Op& op : family()) {
         std::string name = op.name;
         all.emplace(std::move(name), std::move(op));

@@ -18,7 +18,7 @@ enum class Scales : uint8_t {
   bfloat,   ///< factor: bf16 scale, no parts
   halves,   ///< factor: f16 scale, f16 minimum above it, no parts
   sixes,    ///< factor: f16 d, f16 dmin; part of 32: scale, minimum << 8, of 6 bits: d scale, -dmin minimum
-  nibbles,  ///< the same, part of 16 with 4 bits each
+  nibbles,  ///< the same, part of 16: scale, minimum << 4, of 4 bits
   bytes,    ///< factor: f32 d; part of 16: a signed byte
   parts,    ///< no factor; part of 16: f16 scale
 };

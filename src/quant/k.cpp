@@ -28,7 +28,7 @@ int q3_scale(const uint8_t* p, size_t s) {
 // 16 bytes: scale and minimum (nibbles) of 16 elements | 64 bytes of 2 bits | d | dmin
 void unpack_q2_k(const uint8_t* b, Unpacked& to) {
   to.factor = u32_at(b + 80);
-  for (size_t s = 0; s < 16; ++s) to.parts[s] = static_cast<uint16_t>((b[s] & 15) | b[s] >> 4 << 8);
+  for (size_t s = 0; s < 16; ++s) to.parts[s] = b[s];
   for (size_t g = 0; g < 8; ++g)
     for (size_t l = 0; l < 32; ++l) to.codes[32 * g + l] = b[16 + g / 4 * 32 + l] >> g % 4 * 2 & 3;
 }

@@ -143,9 +143,11 @@ ScaleMin scale_min(Scales scales, uint32_t factor, uint32_t part) {
     case Scales::halves:
       return {half_to_float(low), half_to_float(high)};
     case Scales::sixes:
-    case Scales::nibbles:
       return {half_to_float(low) * static_cast<float>(part & 255),
               -half_to_float(high) * static_cast<float>(part >> 8)};
+    case Scales::nibbles:
+      return {half_to_float(low) * static_cast<float>(part & 15),
+              -half_to_float(high) * static_cast<float>(part >> 4)};
     case Scales::bytes:
       return {std::bit_cast<float>(factor) * static_cast<float>(static_cast<int8_t>(part)), 0};
     case Scales::parts:

@@ -1,10 +1,15 @@
 // Quantised weights on the CPU and on every GPU.
 #include <doctest/doctest.h>
+#include <hwy/targets.h>
 
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <random>
 
 #include "array/host_tensor.h"
+#include "array/node.h"
+#include "backend/webgpu/qmatmul.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "ops/shorthand.h"
 #include "support/gpus.h"
@@ -33,6 +38,103 @@ bool same_value(uint32_t got, uint32_t want, bool subnormals) {
   return subnormals && std::abs(value) < 0x1p-120f && (got & 0x7fffffff) == 0;
 }
 
+Operand operand(const Array& array) {
+  const Value& value = value_of(array);
+  return {value.storage, value.dtype, value.layout};
+}
+
+/// A product of random x (m, k) and weights, and what it must be: x w^T in double.
+struct Product {
+  quant::Type type;
+  int64_t m, n, k;
+  std::vector<float> x, w;
+
+  Product(quant::Type of, int64_t rows, int64_t outputs, int64_t inputs)
+      : type(of),
+        m(rows),
+        n(outputs),
+        k(inputs),
+        x(static_cast<size_t>(m * k)),
+        w(static_cast<size_t>(n * k)) {
+    // Codes of 8 bits that round without doubt: multiples of a quarter of a scale that is a power of two.
+    std::mt19937 random(7);
+    float scale = 1;
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (i % 32 == 0) scale = std::ldexp(1.0f, static_cast<int>(random() % 8) - 10);
+      const auto code = static_cast<float>(static_cast<int>(random() % 1009) - 504);  // quarters
+      x[i] = scale * (i % 32 == 5                            ? -127.0f
+                      : std::abs(std::fmod(code, 4.0f)) == 2 ? code / 4 + 0.25f
+                                                             : code / 4);
+    }
+    blocks = test::random_blocks(type, n, k, 3);
+    quant::dequantize(type, blocks.bytes.data(), w.data(), w.size());
+  }
+
+  Attrs attrs() const { return {{"type", name_of(type)}, {"n", n}, {"k", k}}; }
+  Array x_on(const Device& device) const { return Array::from_vector(x, {m, k}, device); }
+  Array packed_on(const Device& device) const {
+    return call("repack", {Array::from_host(blocks, device)}, {{"type", name_of(type)}, {"k", k}});
+  }
+
+  /// f32 may lose a few last bits of the sum of sizes.
+  void check(const std::vector<float>& got, const std::vector<float>& left) const {
+    REQUIRE(got.size() == static_cast<size_t>(m * n));
+    size_t wrong = 0;
+    double worst = 0;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0, size = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          const double term =
+              double{left[static_cast<size_t>(i * k + p)]} * w[static_cast<size_t>(j * k + p)];
+          sum += term;
+          size += std::abs(term);
+        }
+        const double error = std::abs(got[static_cast<size_t>(i * n + j)] - sum) / size;
+        worst = std::max(worst, error);
+        wrong += !(error <= 1e-6);
+      }
+    CAPTURE(name_of(type));
+    CAPTURE(m);
+    CAPTURE(n);
+    CAPTURE(k);
+    CAPTURE(worst);
+    CHECK(wrong == 0);
+  }
+
+  /// x as its codes of 8 bits say.
+  std::vector<float> rounded() const {
+    std::vector<float> result(x.size());
+    for (size_t first = 0; first < x.size(); first += 32) {
+      float most = 0;
+      for (size_t i = first; i < first + 32; ++i) most = std::max(most, std::abs(x[i]));
+      const float scale = most / 127;
+      for (size_t i = first; i < first + 32; ++i) result[i] = scale * std::nearbyint(x[i] / scale);
+    }
+    return result;
+  }
+
+  void check_on(const Device& device) const {
+    const Array left = x_on(device), packed = packed_on(device);
+    check(call("qmatmul_packed", {left, packed}, attrs()).to_vector(), x);
+    check(call("qmatmul_i8", {call("quantize_i8", {left}), packed}, attrs()).to_vector(), rounded());
+  }
+
+  HostTensor blocks;
+};
+
+std::vector<quant::Type> block_types() {
+  std::vector<quant::Type> types = all_quant_types();
+  std::erase_if(types, [](quant::Type type) { return quant::traits(type).block_elements == 1; });
+  return types;
+}
+
+/// Elements of a row of few blocks, which is no multiple of 256 where the type allows that.
+int64_t some_elements(quant::Type type) {
+  const int64_t block = quant::traits(type).block_elements;
+  return block == 256 ? 512 : 320;
+}
+
 }  // namespace
 
 TEST_SUITE("quantised") {
@@ -55,6 +157,126 @@ TEST_SUITE("quantised") {
           wrong += !same_value(std::bit_cast<uint32_t>(values[i]), want[i], device != Device());
         CHECK(wrong == 0);
       }
+    });
+  }
+
+  TEST_CASE("products with packed weights on every vector target") {
+    const int64_t supported = hwy::SupportedTargets();
+    for (int64_t targets = supported; targets != 0; targets &= targets - 1) {  // the best of them goes
+      hwy::SetSupportedTargetsForTest(targets);
+      hwy::GetChosenTarget().DeInit();
+      CAPTURE(std::string(hwy::TargetName(targets & -targets)));
+      for (const quant::Type type : block_types())
+        Product(type, 7, 35, some_elements(type)).check_on(Device());
+    }
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().DeInit();
+  }
+
+  TEST_CASE("products of every height") {
+    for (const int64_t m : {1, 2, 3, 4, 5, 8, 9, 64, 65, 131})
+      for (const quant::Type type : {quant::Type::q4_0, quant::Type::q6_k})
+        Product(type, m, 16, 256).check_on(Device());
+    Product(quant::Type::q8_0, 3, 1, 32).check_on(Device());
+  }
+
+  TEST_CASE("products with packed weights on every GPU") {
+    using enum quant::Type;  // one or two scales for 32 elements, minima or offsets, a table
+    test::on_every_gpu([](const test::TestGpu& gpu) {
+      const Device device(std::make_shared<WebgpuBackend>(gpu.open()));
+      for (const quant::Type type : {q2_k, q4_k, q5_0, q6_k, iq2_xs})
+        Product(type, 2, 19, some_elements(type)).check_on(device);
+    });
+  }
+
+  TEST_CASE("every form of a product on a GPU") {
+    using webgpu::QuantForm;
+    test::on_every_gpu([](const test::TestGpu& gpu) {
+      auto backend = std::make_shared<WebgpuBackend>(gpu.open());
+      const Device device(backend);
+      const QuantForm tiles{.tiles = true, .threads = 256}, memory{.threads = 64, .lanes = 16, .rows = 2},
+          shuffles{.threads = 64, .lanes = 4, .vectors = 2, .subgroups = true};
+      const auto check = [&](quant::Type type, const std::string& kernel, const QuantForm& form) {
+        const Product product(type, 67, 133, 512);
+        const bool bytes = kernel == "qmatmul_i8";
+        const Array x = bytes ? call("quantize_i8", {product.x_on(device)}) : product.x_on(device);
+        const Array packed = product.packed_on(device);
+        const Array out = Array::from_vector(std::vector<float>(size_t{67} * 133), {67, 133}, device);
+        eval(std::vector{x, packed});
+        const Attrs attrs = product.attrs();
+        const Step step{.kernel = kernel,
+                        .inputs = {operand(x), operand(packed)},
+                        .outputs = {operand(out)},
+                        .attrs = &attrs};
+        const std::vector<gpu::Buffer> buffers = {webgpu::buffer_of(step.inputs[0]),
+                                                  webgpu::buffer_of(step.inputs[1]),
+                                                  webgpu::buffer_of(step.outputs[0])};
+        webgpu::Tape tape;
+        webgpu::Context context(backend->device(), tape, buffers);
+        webgpu::multiply_packed(context, step, form);
+        tape.replay(backend->device(), buffers, {});
+        CAPTURE(form.tiles);
+        CAPTURE(form.lanes);
+        product.check(out.to_vector(), bytes ? product.rounded() : product.x);
+      };
+      check(quant::Type::q4_k, "qmatmul_packed", tiles);
+      check(quant::Type::q4_k, "qmatmul_packed", memory);
+      check(quant::Type::iq4_xs, "qmatmul_i8", tiles);
+      if (gpu.features.subgroups && gpu.features.subgroup_min >= 4)
+        check(quant::Type::iq4_xs, "qmatmul_i8", shuffles);
+    });
+  }
+
+  TEST_CASE("weights keep their values when packed") {
+    on_every_device([](const Device& device) {
+      for (const quant::Type type : block_types()) {
+        const Product product(type, 1, 19, some_elements(type));
+        CAPTURE(name_of(type));
+        const std::vector<float> got =
+            call("dequantize_packed", {product.packed_on(device)}, product.attrs()).to_vector();
+        REQUIRE(got.size() == product.w.size());
+        size_t wrong = 0;  // q6_k is rounded once or, without a fused multiply-add, twice
+        for (size_t i = 0; i < got.size(); ++i)
+          wrong += !(std::abs(got[i] - product.w[i]) <= std::abs(product.w[i]) * 0x1p-22f);
+        CHECK(wrong == 0);
+      }
+      const Product product(quant::Type::q4_k, 1, 19, 512);
+      Attrs halves = product.attrs();
+      halves.set("dtype", "f16");
+      const Array packed = product.packed_on(device);
+      CHECK(call("dequantize_packed", {packed}, halves).to_vector() ==
+            as(Array::from_vector(product.w, {19, 512}), DType::f16).to_vector());
+    });
+  }
+
+  TEST_CASE("codes of 8 bits are the nearest, and the largest is 127") {
+    on_every_device([](const Device& device) {
+      // One code at a time: an identity of q8_0 gives x back as its codes say.
+      HostTensor one{DType::u8, {32, 34}, std::vector<std::byte>(32 * 34)};
+      for (size_t i = 0; i < 32; ++i) {
+        const uint16_t half = 0x3c00;  // 1.0
+        std::memcpy(one.bytes.data() + i * 34, &half, 2);
+        one.bytes[i * 34 + 2 + i] = std::byte{1};
+      }
+      std::mt19937 random(1);
+      std::uniform_real_distribution<float> uniform(-3, 3);
+      std::vector<float> x(32 * 50);
+      for (float& v : x) v = uniform(random);
+      std::fill_n(x.begin() + 32, 32, 0.0f);
+      const Array packed = call("repack", {Array::from_host(one, device)}, {{"type", "q8_0"}, {"k", 32}});
+      const Array bytes = call("quantize_i8", {Array::from_vector(x, {50, 32}, device)});
+      const std::vector<float> got =
+          call("qmatmul_i8", {bytes, packed}, {{"type", "q8_0"}, {"n", 32}, {"k", 32}}).to_vector();
+      size_t wrong = 0;
+      for (size_t first = 0; first < x.size(); first += 32) {
+        float most = 0;
+        for (size_t i = first; i < first + 32; ++i) most = std::max(most, std::abs(x[i]));
+        for (size_t i = first; i < first + 32; ++i) {
+          const float step = most / 127, code = step > 0 ? got[i] / step : 0;
+          wrong += !(std::abs(got[i] - x[i]) <= 0.5001f * step) || std::abs(code - std::round(code)) > 1e-4f;
+        }
+      }
+      CHECK(wrong == 0);
     });
   }
 }

@@ -6,8 +6,6 @@
 
 namespace weft::cpu {
 
-KernelFunction dequantize;  // dequantize.cpp
-
 namespace {
 
 /// scatter with its "mode".
@@ -57,6 +55,11 @@ const std::unordered_map<std::string_view, Kernel>& table() {
 
       {"matmul_batched", matmul},
       {"dequantize", dequantize},
+      {"repack", repack},
+      {"dequantize_packed", dequantize_packed},
+      {"qmatmul_packed", qmatmul_packed},
+      {"quantize_i8", quantize_i8},
+      {"qmatmul_i8", qmatmul_i8},
 
       {"random_bits", random_bits},
       {"attention", attention},

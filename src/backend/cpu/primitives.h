@@ -48,4 +48,15 @@ KernelFunction random_bits;  // key u32 [2] -> u32 of the output's shape
 KernelFunction attention;           // q, k, v, mask? -> out, lse
 KernelFunction attention_backward;  // q, k, v, gradient of out, lse, delta, mask? -> gradients of q, k, v
 
+// quant.cpp. Blocks of ggml's "type", u8 (.., row bytes), and packed weights (quant/packing.h) of 16 rows
+// together.
+KernelFunction dequantize;         // w -> f32
+KernelFunction repack;             // w (n, row bytes) -> words; "k"
+KernelFunction dequantize_packed;  // words -> f32 or f16 (n, k); "n", "k"
+
+// qmatmul.cpp. Products with packed weights (n, k); "type", "n", "k".
+KernelFunction qmatmul_packed;  // x f32 (.., k), words -> f32 (.., n)
+KernelFunction quantize_i8;     // x f32 (.., k) -> codes and scales, words (.., k / 32 * 12)
+KernelFunction qmatmul_i8;      // what quantize_i8 made, words -> f32 (.., n)
+
 }  // namespace weft::cpu

@@ -33,6 +33,11 @@ const std::unordered_map<std::string_view, Record>& table() {
 
       {"matmul_batched", matmul},
       {"dequantize", dequantize},
+      {"repack", repack},
+      {"dequantize_packed", dequantize_packed},
+      {"qmatmul_packed", qmatmul},
+      {"qmatmul_i8", qmatmul},
+      {"quantize_i8", quantize_i8},
 
       {"attention", attention},
       {"attention_backward", attention_backward},

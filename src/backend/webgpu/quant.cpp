@@ -1,9 +1,7 @@
 // Weights in ggml's blocks.
 #include <fmt/format.h>
 
-#include "backend/webgpu/builder.h"
-#include "backend/webgpu/webgpu_backend.h"
-#include "quant/codes.h"
+#include "backend/webgpu/qmatmul.h"
 #include "quant/grids.h"
 
 namespace weft::embedded {
@@ -33,12 +31,6 @@ std::vector<uint16_t> grid_of(quant::Type type) {
   return words;
 }
 
-std::string_view name_of_scales(quant::Scales scales) {
-  static constexpr std::string_view kNames[] = {"half",    "bfloat", "halves", "sixes",
-                                                "nibbles", "bytes",  "parts"};
-  return kNames[static_cast<size_t>(scales)];
-}
-
 /// level(code) as f32.
 std::string level_function(const quant::Coding& coding) {
   if (coding.bits == 8) return "fn level(code: u32) -> f32 { return f32(weft_wrap_i8(i32(code))); }\n";
@@ -49,18 +41,6 @@ std::string level_function(const quant::Coding& coding) {
   return fmt::format("var<private> levels: array<f32, {0}> = array<f32, {0}>({1});\n", coding.table.size(),
                      list) +
          "fn level(code: u32) -> f32 { return levels[code]; }\n";
-}
-
-/// Bytes without gaps, from any offset: those of w, or a copy.
-Operand without_gaps(Context& context, const Operand& w) {
-  Layout layout = w.layout;
-  layout.offset = 0;
-  if (layout.is_contiguous()) return w;
-  const int64_t bytes = element_count(w.layout.shape);
-  const Operand packed{std::make_shared<WebgpuStorage>(context.scratch((bytes + 3) / 4, "blocks")), w.dtype,
-                       Layout::contiguous(w.layout.shape)};
-  copy(context, {.kernel = "copy", .inputs = {w}, .outputs = {packed}});
-  return packed;
 }
 
 /// byte, code, factor, part, scale_min and level of a type whose blocks are w.
@@ -109,19 +89,139 @@ std::string value_function(quant::Type type) {
   return text + "  return " + value + ";\n}\n";
 }
 
+// Loops of repack() end at numbers, not at constants: drivers would unroll them, and take three times as long
+// to compile.
+
+/// Word `word` of a plane's unit: `bits` bits of the codes, from bit `low` on.
+std::string plane_word(Builder& builder, uint32_t bits, uint32_t low) {
+  return fmt::format(
+      "      for (var i = 0u; i < {1}; i++) {{\n"
+      "        let shift = i / 4u * {0}u + i % 4u * 8u;\n"
+      "        result |= ((code_at(row, unit * 32u + word * {4}u + i) >> {2}u) & {3}u) << shift;\n"
+      "      }}\n",
+      bits, builder.number(32 / bits), low, (1u << bits) - 1, 32 / bits);
+}
+
+/// Word `word` of the scales' unit.
+std::string scales_word(Builder& builder, quant::Scales scales) {
+  using enum quant::Scales;
+  switch (scales) {
+    case half:
+    case bfloat:
+      return "      for (var e = unit * 64u; e < min(unit * 64u + 64u, size_k()); e += 32u) {\n"
+             "        result |= factor_at(row, e) << (e % 64u / 2u);\n      }\n";
+    case halves:
+      return "      result = factor_at(row, unit * 32u);\n";
+    case parts:
+      return fmt::format(
+          "      for (var g = 0u; g < {}; g++) {{ result |= part_at(row, unit * 32u + 16u * g) << (16u * g); "
+          "}}\n",
+          builder.number(2));
+    case sixes:
+      return fmt::format(
+          "      if (word == 0u) {{ return factor_at(row, unit * 256u); }}\n"
+          "      for (var g = 0u; g < {}; g++) {{\n"
+          "        let part = part_at(row, unit * 256u + g * 32u);\n"
+          "        let both = vec2<u32>(part & 255u, part >> 8u);\n"
+          "        if (word == 3u) {{\n"
+          "          result |= ((both.x >> 4u) << (2u * g)) | ((both.y >> 4u) << (16u + 2u * g));\n"
+          "        }} else {{\n"
+          "          result |= (both[word - 1u] & 15u) << (4u * g);\n"
+          "        }}\n      }}\n",
+          builder.number(8));
+    default:
+      return fmt::format(
+          "      if (word == 0u) {{ return factor_at(row, unit * 256u); }}\n"
+          "      for (var g = 0u; g < {}; g++) {{\n"
+          "        result |= part_at(row, unit * 256u + (word * 4u + g - 4u) * 16u) << (8u * g);\n"
+          "      }}\n",
+          builder.number(4));
+  }
+}
+
 }  // namespace
+
+std::string_view name_of_scales(quant::Scales scales) {
+  static constexpr std::string_view kNames[] = {"half",    "bfloat", "halves", "sixes",
+                                                "nibbles", "bytes",  "parts"};
+  return kNames[static_cast<size_t>(scales)];
+}
 
 void dequantize(Context& context, const Step& step) {
   const quant::Type type = quant::type_from_name(step.attrs->text("type"));
   const quant::Traits& block = quant::traits(type);
   if (element_count(step.outputs[0].layout.shape) == 0) return;
   Builder builder("dequantize");
-  declare_blocks(context, builder, without_gaps(context, step.inputs[0]), type);
+  declare_blocks(context, builder, without_gaps(context, step.inputs[0], 1), type);
   builder.code += value_function(type);
   builder.code +=
       fmt::format("fn element(i: u32) -> Result {{ return Result(value(i / {0}u * {1}u, i % {0}u)); }}\n",
                   block.block_elements, block.block_bytes);
   builder.map(context, step.outputs);
+}
+
+/// One invocation for each word.
+void repack(Context& context, const Step& step) {
+  const Operand& w = step.inputs[0];
+  const quant::Type type = quant::type_from_name(step.attrs->text("type"));
+  const quant::Traits& block = quant::traits(type);
+  const quant::Coding& coding = quant::coding(type);
+  const quant::Packing packing(type, w.layout.shape[0], step.attrs->integer("k"), 1);
+  if (packing.size == 0) return;
+  Builder builder("repack");
+  declare_blocks(context, builder, without_gaps(context, w, 1), type);
+  builder.code += fmt::format("fn size_k() -> u32 {{ return {}; }}\n", builder.number(packing.k));
+  builder.code += fmt::format("fn block_at(row: u32, e: u32) -> u32 {{ return row * {} + e / {}u * {}u; }}\n",
+                              builder.number(w.layout.shape[1]), block.block_elements, block.block_bytes);
+  builder.code += fmt::format(
+      "fn code_at(row: u32, e: u32) -> u32 {{ return code(block_at(row, e), e % {}u); }}\n"
+      "fn factor_at(row: u32, e: u32) -> u32 {{ return factor(block_at(row, e)); }}\n"
+      "fn part_at(row: u32, e: u32) -> u32 {{ return part(block_at(row, e), e % {}u / {}u); }}\n",
+      block.block_elements, block.block_elements, quant::group_elements(coding.scales));
+  // The sections one after the other; rows that fill up the last 16 are zeros.
+  builder.code += "fn word_at(i: u32) -> u32 {\n  var result = 0u;\n";
+  const auto section = [&](const quant::Section& s, const std::string& text) {
+    const std::string start = builder.number(s.start), units = builder.number(s.units);
+    builder.code += fmt::format(
+        "  if (i >= {0}) {{\n    let at = i - {0};\n    let word = at % {2}u;\n    let unit = at / {2}u % "
+        "{1};\n"
+        "    let row = at / {2}u / {1};\n    if (row < {3}) {{\n{4}    }}\n    return result;\n  }}\n",
+        start, units, s.words, builder.number(packing.n), text);
+  };
+  section(packing.scales, scales_word(builder, coding.scales));
+  uint32_t low = coding.bits;
+  for (size_t i = packing.planes.size(); i-- > 0;) {
+    const auto bits = static_cast<uint32_t>(packing.planes[i].words);
+    low -= bits;
+    section(packing.planes[i], plane_word(builder, bits, low));
+  }
+  builder.code += "  return result;\n}\nfn element(i: u32) -> Result { return Result(word_at(i)); }\n";
+  builder.map(context, step.outputs);
+}
+
+void dequantize_packed(Context& context, const Step& step) {
+  const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), step.attrs->integer("n"),
+                               step.attrs->integer("k"), 1);
+  if (element_count(step.outputs[0].layout.shape) == 0) return;
+  const Operand& out = step.outputs[0];
+  Builder builder("dequantize_packed");
+  declare_packed(builder, without_gaps(context, step.inputs[0], 4), packing, false, false);
+  builder.code += fmt::format("fn size_n() -> u32 {{ return {}; }}\n", builder.number(packing.n));
+  builder.code += "fn store8(at: u32, low: vec4<f32>, high: vec4<f32>) {\n";
+  const std::string to = builder.write(buffer_of(out), 4);
+  if (out.dtype == DType::f32)
+    builder.code += fmt::format(
+        "  {0}[2u * at] = bitcast<vec4<u32>>(low);\n  {0}[2u * at + 1u] = bitcast<vec4<u32>>(high);\n}}\n",
+        to);
+  else
+    builder.code += fmt::format(
+        "  {}[at] = vec4<u32>(halves_of(low.xy), halves_of(low.zw), halves_of(high.xy), "
+        "halves_of(high.zw));\n}}\n"
+        "fn halves_of(x: vec2<f32>) -> u32 {{ return weft_to_f16(x.x) | (weft_to_f16(x.y) << 16u); }}\n",
+        to);
+  builder.code += embedded::webgpu_kernels("dequantize_packed");
+  builder.groups(context, (packing.n * packing.k / 8 + 255) / 256, 256,
+                 "  dequantize_eight(index * 256u + thread);\n");
 }
 
 }  // namespace weft::webgpu

@@ -21,7 +21,9 @@ fn scale_halves(factor: u32, part: u32) -> vec2<f32> {
 fn scale_sixes(factor: u32, part: u32) -> vec2<f32> {
   return scale_halves(factor, 0u) * vec2<f32>(f32(part & 255u), -f32(part >> 8u));
 }
-fn scale_nibbles(factor: u32, part: u32) -> vec2<f32> { return scale_sixes(factor, part); }
+fn scale_nibbles(factor: u32, part: u32) -> vec2<f32> {
+  return scale_halves(factor, 0u) * vec2<f32>(f32(part & 15u), -f32(part >> 4u));
+}
 fn scale_bytes(factor: u32, part: u32) -> vec2<f32> {
   return vec2<f32>(bitcast<f32>(factor) * f32(weft_wrap_i8(i32(part))), 0.0);
 }
@@ -82,10 +84,7 @@ fn factor_q4_k(b: u32) -> u32 { return u32_at(b); }
 fn factor_q5_k(b: u32) -> u32 { return u32_at(b); }
 fn factor_q6_k(b: u32) -> u32 { return wide_at(b + 208u, 1.0); }
 fn factor_q8_k(b: u32) -> u32 { return u32_at(b); }
-fn part_q2_k(b: u32, g: u32) -> u32 {
-  let both = byte(b + g);
-  return (both & 15u) | ((both >> 4u) << 8u);
-}
+fn part_q2_k(b: u32, g: u32) -> u32 { return byte(b + g); }
 fn part_q3_k(b: u32, g: u32) -> u32 {
   let low = (byte(b + 96u + g % 8u) >> (g / 8u * 4u)) & 15u;
   return ((low | (((byte(b + 104u + g % 4u) >> (g / 4u * 2u)) & 3u) << 4u)) - 32u) & 255u;

@@ -1,0 +1,552 @@
+// Products with packed weights (quant/packing.h). 16 rows of weights lie word by word side by side: a vector
+// holds the same 4 (as bytes) or 1 (as floats) elements of its rows, activations are broadcast, and no sum
+// has to be taken across lanes.
+
+// Baseline, AVX2, AVX-512 with VNNI and NEON; each target is another compilation of the first half of this
+// file.
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_WANT_AVX3_DL
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/qmatmul.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target, which includes this file again for each target.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/primitives.h"
+#include "backend/cpu/qmatmul.h"
+#include "base/error.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using quant::kPackedRows;
+using quant::Scales;
+
+using Floats = hn::CappedTag<float, kPackedRows>;
+using Words = hn::RebindToUnsigned<Floats>;
+using Ints = hn::RebindToSigned<Floats>;
+#if HWY_TARGET != HWY_SCALAR
+using Bytes = hn::Repartition<uint8_t, Words>;
+#endif
+using FloatVector = hn::Vec<Floats>;
+using WordVector = hn::Vec<Words>;
+using IntVector = hn::Vec<Ints>;
+
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
+constexpr int64_t kSpan = 256;  // elements whose scales are unpacked at a time
+
+// ---- codes and scales
+
+/// Bits of elements 4 kWord ... + 3, as bytes, from a unit of a plane; `low` bits stand below them.
+template <uint32_t kBits, uint32_t kLow, uint32_t kWord>
+HWY_INLINE WordVector plane_bytes(const uint32_t* unit) {
+  const Words d;
+  constexpr int kShift = kWord * kBits % 8;
+  WordVector word = hn::LoadU(d, unit + kWord * kBits / 8 * kPackedRows);
+  if constexpr (kBits == 8) return word;
+  if constexpr (kShift > 0) word = hn::ShiftRight<kShift>(word);
+  word = hn::And(word, hn::Set(d, ((1u << kBits) - 1) * 0x01010101u));
+  if constexpr (kLow > 0) word = hn::ShiftLeft<static_cast<int>(kLow)>(word);
+  return word;
+}
+
+/// Where the codes of 32 elements are.
+struct Units {
+  const uint32_t *low, *high;  // of the first and the last plane
+};
+
+template <uint32_t kBits, uint32_t kWord>
+HWY_INLINE WordVector code_bytes(const Units& units) {
+  if constexpr (kBits == 3)
+    return hn::Or(plane_bytes<2, 0, kWord>(units.low), plane_bytes<1, 2, kWord>(units.high));
+  else if constexpr (kBits == 5 || kBits == 6)
+    return hn::Or(plane_bytes<4, 0, kWord>(units.low), plane_bytes<kBits - 4, 4, kWord>(units.high));
+  else
+    return plane_bytes<kBits, 0, kWord>(units.low);
+}
+
+/// The levels of the codes where a table has them.
+template <bool kTable>
+HWY_INLINE WordVector levels(WordVector codes, const uint8_t* table) {
+  if constexpr (!kTable) {
+    return codes;
+  } else {
+#if HWY_TARGET == HWY_SCALAR
+    uint32_t word = 0;
+    for (int shift = 0; shift < 32; shift += 8) word |= uint32_t{table[codes.raw >> shift & 255]} << shift;
+    return WordVector(word);
+#else
+    const Bytes d;
+    return hn::BitCast(Words(), hn::TableLookupBytes(hn::LoadDup128(d, table), hn::BitCast(d, codes)));
+#endif
+  }
+}
+
+/// f16 in the low half of each word, whose upper half is 0.
+HWY_INLINE FloatVector from_half(WordVector bits) {
+  const Words d;
+  const Floats f;
+  const WordVector rest = hn::And(bits, hn::Set(d, 0x7fffu));
+  const WordVector sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d, 0x8000u)));
+  // The multiplication moves the exponent and makes subnormals normal; exact.
+  const FloatVector finite = hn::Mul(hn::BitCast(f, hn::ShiftLeft<13>(rest)), hn::Set(f, 0x1p112f));
+  const auto special = hn::Gt(hn::BitCast(Ints(), rest), hn::Set(Ints(), 0x7bff));
+  const WordVector exponent = hn::IfThenElseZero(hn::RebindMask(d, special), hn::Set(d, 0x7f800000u));
+  return hn::BitCast(f, hn::Or(hn::Or(hn::BitCast(d, finite), exponent), sign));
+}
+
+HWY_INLINE FloatVector to_float(WordVector small) {
+  return hn::ConvertTo(Floats(), hn::BitCast(Ints(), small));
+}
+
+/// Scales and minima of kSpan elements of 16 rows: [group][row]. A minimum includes the offset of the codes.
+struct SpanScales {
+  HWY_ALIGN float scale[16 * kPackedRows];
+  HWY_ALIGN float min[16 * kPackedRows];
+
+  void put(int64_t group, int64_t row, FloatVector s, FloatVector m, float offset) {
+    const Floats d;
+    hn::Store(s, d, scale + group * kPackedRows + row);
+    hn::Store(hn::NegMulAdd(hn::Set(d, offset), s, m), d, min + group * kPackedRows + row);
+  }
+};
+
+/// `at`: the unit of the span's first scales, with `groups` groups in the span.
+template <Scales kScales>
+void load_scales(const uint32_t* at, int64_t groups, float offset, SpanScales& to) {
+  const Words d;
+  const Floats f;
+  const WordVector half_mask = hn::Set(d, 0xffffu);
+  for (int64_t row = 0; row < kPackedRows; row += kLanes) {
+    const auto word = [&](int64_t i) HWY_ATTR { return hn::LoadU(d, at + i * kPackedRows + row); };
+    if constexpr (kScales == Scales::half || kScales == Scales::bfloat || kScales == Scales::parts) {
+      for (int64_t g = 0; g < groups; ++g) {
+        const WordVector both = word(g / 2);
+        const WordVector bits = g % 2 == 0 ? hn::And(both, half_mask) : hn::ShiftRight<16>(both);
+        const FloatVector scale =
+            kScales == Scales::bfloat ? hn::BitCast(f, hn::ShiftLeft<16>(bits)) : from_half(bits);
+        to.put(g, row, scale, hn::Zero(f), offset);
+      }
+    } else if constexpr (kScales == Scales::halves) {
+      for (int64_t g = 0; g < groups; ++g)
+        to.put(g, row, from_half(hn::And(word(g), half_mask)), from_half(hn::ShiftRight<16>(word(g))),
+               offset);
+    } else if constexpr (kScales == Scales::bytes) {
+      const FloatVector factor = hn::BitCast(f, word(0));
+      for (int64_t g = 0; g < groups; ++g) {
+        const IntVector up =
+            hn::BitCast(Ints(), hn::ShiftLeftSame(word(1 + g / 4), static_cast<int>(24 - g % 4 * 8)));
+        to.put(g, row, hn::Mul(factor, hn::ConvertTo(f, hn::ShiftRight<24>(up))), hn::Zero(f), offset);
+      }
+    } else {
+      const FloatVector factor = from_half(hn::And(word(0), half_mask));
+      const FloatVector min_factor = hn::Neg(from_half(hn::ShiftRight<16>(word(0))));
+      for (int64_t g = 0; g < groups; ++g) {
+        const int shift = static_cast<int>(kScales == Scales::sixes ? 4 * g : g % 4 * 8);
+        const WordVector nibble = hn::Set(d, 15u);
+        WordVector scale, min;
+        if constexpr (kScales == Scales::sixes) {
+          const WordVector upper = hn::ShiftRightSame(word(3), static_cast<int>(2 * g));
+          scale = hn::And(hn::ShiftRightSame(word(1), shift), nibble);
+          min = hn::And(hn::ShiftRightSame(word(2), shift), nibble);
+          scale = hn::Or(scale, hn::ShiftLeft<4>(hn::And(upper, hn::Set(d, 3u))));
+          min = hn::Or(min, hn::ShiftRight<12>(hn::And(upper, hn::Set(d, 3u << 16))));
+        } else {
+          const WordVector both = hn::ShiftRightSame(word(1 + g / 4), shift);
+          scale = hn::And(both, nibble);
+          min = hn::And(hn::ShiftRight<4>(both), nibble);
+        }
+        to.put(g, row, hn::Mul(factor, to_float(scale)), hn::Mul(min_factor, to_float(min)), offset);
+      }
+    }
+  }
+}
+
+void load_scales(Scales scales, const uint32_t* at, int64_t groups, float offset, SpanScales& to) {
+  switch (scales) {
+    case Scales::half:
+      return load_scales<Scales::half>(at, groups, offset, to);
+    case Scales::bfloat:
+      return load_scales<Scales::bfloat>(at, groups, offset, to);
+    case Scales::halves:
+      return load_scales<Scales::halves>(at, groups, offset, to);
+    case Scales::sixes:
+      return load_scales<Scales::sixes>(at, groups, offset, to);
+    case Scales::nibbles:
+      return load_scales<Scales::nibbles>(at, groups, offset, to);
+    case Scales::bytes:
+      return load_scales<Scales::bytes>(at, groups, offset, to);
+    case Scales::parts:
+      return load_scales<Scales::parts>(at, groups, offset, to);
+  }
+}
+
+/// visit(block, units, scale, min) for each 32 elements of a group of rows, with the scales of the block's
+/// first group; those of a second one follow.
+template <typename Visit>
+HWY_INLINE void for_each_block(const QuantProduct& p, int64_t group, float offset, const Visit& visit) {
+  const quant::Packing& packing = p.packing;
+  const Scales scales = quant::coding(packing.type).scales;
+  const int64_t row = group * kPackedRows, groups = 32 / quant::group_elements(scales);  // of a block
+  SpanScales span;
+  for (int64_t first = 0; first < packing.k; first += kSpan) {
+    const int64_t blocks = std::min(kSpan, packing.k - first) / 32;
+    load_scales(scales, p.words + packing.at(packing.scales, row, first), blocks * groups, offset, span);
+    for (int64_t b = 0; b < blocks; ++b) {
+      const auto unit = [&](size_t plane) {
+        return p.words +
+               packing.at(packing.planes[std::min(plane, packing.planes.size() - 1)], row, first + 32 * b);
+      };
+      visit(first / 32 + b, Units{unit(0), unit(1)}, span.scale + b * groups * kPackedRows,
+            span.min + b * groups * kPackedRows);
+    }
+  }
+}
+
+void store(const QuantProduct& p, int64_t group, int64_t row, int64_t rows, const float* sums) {
+  const int64_t n = p.packing.n, first = group * kPackedRows;
+  const auto width = static_cast<size_t>(std::min(kPackedRows, n - first));
+  for (int64_t i = 0; i < rows; ++i)
+    std::memcpy(p.y + (row + i) * n + first, sums + i * kPackedRows, width * sizeof(float));
+}
+
+/// A table of levels for TableLookupBytes.
+struct Table {
+  explicit Table(const quant::Coding& coding) {
+    for (size_t i = 0; i < coding.table.size(); ++i) bytes[i] = static_cast<uint8_t>(coding.table[i]);
+  }
+  HWY_ALIGN uint8_t bytes[16] = {};
+};
+
+// ---- float activations
+
+/// sums[i] += x[i] panel for kRows rows of x, 32 elements each. 8 sums are on their way at any time.
+template <int64_t kRows>
+HWY_INLINE void multiply_panel(const float* panel, const float* x, int64_t x_stride, float* sums) {
+  const Floats d;
+  constexpr int64_t kParts = 8 / kRows;
+  for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
+    FloatVector part[kRows][kParts];
+    for (int64_t i = 0; i < kRows; ++i)
+      for (int64_t q = 0; q < kParts; ++q) part[i][q] = hn::Zero(d);
+    for (int64_t e = 0; e < 32; e += kParts)
+      for (int64_t q = 0; q < kParts; ++q) {
+        const FloatVector w = hn::Load(d, panel + (e + q) * kPackedRows + lane);
+        for (int64_t i = 0; i < kRows; ++i)
+          part[i][q] = hn::MulAdd(hn::Set(d, x[i * x_stride + e + q]), w, part[i][q]);
+      }
+    for (int64_t i = 0; i < kRows; ++i) {
+      for (int64_t half = kParts / 2; half > 0; half /= 2)
+        for (int64_t q = 0; q < half; ++q) part[i][q] = hn::Add(part[i][q], part[i][q + half]);
+      float* sum = sums + i * kPackedRows + lane;
+      hn::Store(hn::Add(hn::Load(d, sum), part[i][0]), d, sum);
+    }
+  }
+}
+
+/// Levels of 4 elements of each row, times the scales of their group.
+template <uint32_t kBits, bool kTable, uint32_t kWord>
+HWY_INLINE void put_panel(const Units& units, const uint8_t* table, const float* scale, const float* min,
+                          int64_t lane, float* panel) {
+  const Floats d;
+  constexpr bool kSigned = kTable || kBits == 8;
+  const Units here{units.low + lane, units.high + lane};
+  const WordVector four = levels<kTable>(code_bytes<kBits, kWord>(here), table);
+  const FloatVector s = hn::Load(d, scale + lane), m = hn::Load(d, min + lane);
+  const auto put = [&]<int kByte>() HWY_ATTR {
+    IntVector level;
+    if constexpr (kSigned)
+      level = hn::ShiftRight<24>(hn::ShiftLeft<24 - 8 * kByte>(hn::BitCast(Ints(), four)));
+    else
+      level = hn::BitCast(Ints(), hn::And(hn::ShiftRight<8 * kByte>(four), hn::Set(Words(), 255u)));
+    hn::Store(hn::MulAdd(hn::ConvertTo(d, level), s, m), d, panel + (4 * kWord + kByte) * kPackedRows + lane);
+  };
+  put.template operator()<0>();
+  put.template operator()<1>();
+  put.template operator()<2>();
+  put.template operator()<3>();
+}
+
+template <uint32_t kBits, bool kTable>
+void multiply_floats(const QuantProduct& p, int64_t group, int64_t row, int64_t rows) {
+  const quant::Coding& coding = quant::coding(p.packing.type);
+  const int64_t second =
+      quant::group_elements(coding.scales) == 16 ? kPackedRows : 0;  // scales of elements 16...
+  const Table table(coding);
+  HWY_ALIGN float sums[kTaskRows * kPackedRows];
+  std::fill_n(sums, rows * kPackedRows, 0.0f);
+  HWY_ALIGN float panel[32 * kPackedRows];
+  const int64_t k = p.packing.k;
+  for_each_block(p, group, static_cast<float>(coding.offset),
+                 [&](int64_t block, const Units& units, const float* scale, const float* min) HWY_ATTR {
+                   for (int64_t lane = 0; lane < kPackedRows; lane += kLanes)
+                     [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
+                       (put_panel<kBits, kTable, kWord>(units, table.bytes, scale + (kWord < 4 ? 0 : second),
+                                                        min + (kWord < 4 ? 0 : second), lane, panel),
+                        ...);
+                     }(std::make_integer_sequence<uint32_t, 8>());
+                   const float* x = p.x + row * k + block * 32;
+                   int64_t i = 0;
+                   for (; i + 8 <= rows; i += 8)
+                     multiply_panel<8>(panel, x + i * k, k, sums + i * kPackedRows);
+                   if (rows - i >= 4) multiply_panel<4>(panel, x + i * k, k, sums + i * kPackedRows), i += 4;
+                   if (rows - i >= 2) multiply_panel<2>(panel, x + i * k, k, sums + i * kPackedRows), i += 2;
+                   if (rows - i >= 1) multiply_panel<1>(panel, x + i * k, k, sums + i * kPackedRows);
+                 });
+  store(p, group, row, rows, sums);
+}
+
+// ---- activations of 8 bits
+
+// What dot() adds to signed weights, to make them unsigned for an instruction that wants that.
+constexpr int kBias = HWY_TARGET == HWY_AVX3_DL ? 128 : 0;
+
+/// sum + the products of the 4 bytes of each lane with the 4 of *x. Weights are signed, or unsigned below 64.
+template <bool kSigned>
+HWY_INLINE IntVector dot(IntVector sum, WordVector weights, const uint32_t* x) {
+#if HWY_TARGET == HWY_AVX3_DL
+  // Highway 1.0.3 does not tell the compiler of AVX512_VNNI; the target has it.
+  if constexpr (kSigned) weights = hn::Xor(weights, hn::Set(Words(), 0x80808080u));
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "m"(*x));
+  return sum;
+#elif HWY_TARGET == HWY_AVX2
+  const __m256i right = _mm256_set1_epi32(static_cast<int>(*x));
+  const __m256i pairs =
+      kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(weights.raw), _mm256_sign_epi8(right, weights.raw))
+              : _mm256_maddubs_epi16(weights.raw, right);
+  return hn::Add(sum, IntVector{_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))});
+#elif HWY_ARCH_ARM_A64 && defined(__ARM_FEATURE_DOTPROD)
+  return IntVector(
+      vdotq_s32(sum.raw, vreinterpretq_s8_u32(weights.raw), vreinterpretq_s8_u32(vdupq_n_u32(*x))));
+#elif HWY_TARGET == HWY_SCALAR
+  for (int shift = 0; shift < 32; shift += 8)
+    sum.raw += static_cast<int8_t>(weights.raw >> shift) * static_cast<int8_t>(*x >> shift);
+  return sum;
+#else
+  // Even and odd bytes as 16-bit numbers: two products of signed bytes fit.
+  const hn::Repartition<int16_t, Words> d;
+  const auto left = hn::BitCast(d, weights), right = hn::BitCast(d, hn::Set(Words(), *x));
+  const auto low = [&](auto v) HWY_ATTR { return hn::ShiftRight<8>(hn::ShiftLeft<8>(v)); };
+  const auto pairs = hn::BitCast(Ints(), hn::Add(hn::Mul(low(left), low(right)),
+                                                 hn::Mul(hn::ShiftRight<8>(left), hn::ShiftRight<8>(right))));
+  return hn::Add(sum, hn::Add(hn::ShiftRight<16>(pairs), hn::ShiftRight<16>(hn::ShiftLeft<16>(pairs))));
+#endif
+}
+
+/// Either the type has minima or its codes an offset, never both. Offsets are taken off in integers.
+template <uint32_t kBits, bool kTable, uint32_t kGroup, bool kMinimum>
+void multiply_bytes(const QuantProduct& p, int64_t group, int64_t row, int64_t rows) {
+  constexpr bool kSigned = kTable || kBits == 8;
+  const Floats d;
+  const Ints i32;
+  const quant::Coding& coding = quant::coding(p.packing.type);
+  const Table table(coding);
+  HWY_ALIGN float sums[kTaskRows * kPackedRows];
+  std::fill_n(sums, rows * kPackedRows, 0.0f);
+  const int64_t blocks = p.packing.k / 32, stride = blocks * kByteBlockWords;
+  const int offset = coding.offset + (kSigned ? kBias : 0);
+  for_each_block(
+      p, group, 0, [&](int64_t block, const Units& units, const float* scale, const float* min) HWY_ATTR {
+        for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
+          const Units here{units.low + lane, units.high + lane};
+          WordVector w[8];
+          [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
+            ((w[kWord] = levels<kTable>(code_bytes<kBits, kWord>(here), table.bytes)), ...);
+          }(std::make_integer_sequence<uint32_t, 8>());
+          const FloatVector s0 = hn::Load(d, scale + lane), m0 = hn::Load(d, min + lane);
+          const FloatVector s1 = kGroup == 16 ? hn::Load(d, scale + kPackedRows + lane) : s0;
+          const FloatVector m1 = kGroup == 16 ? hn::Load(d, min + kPackedRows + lane) : m0;
+          const uint32_t* x = p.bytes + row * stride + block * 8;
+          const uint32_t* facts_at = p.bytes + row * stride + blocks * 8 + block * 4;
+          for (int64_t i = 0; i < rows; ++i, x += stride, facts_at += stride) {
+            const auto& facts = *reinterpret_cast<const ByteFacts*>(facts_at);
+            const FloatVector x_scale = hn::Set(d, facts.scale);
+            float* to = sums + i * kPackedRows + lane;
+            FloatVector sum = hn::Load(d, to);
+            IntVector first =
+                hn::Set(i32, -offset * (kGroup == 16 ? facts.sums[0] : facts.sums[0] + facts.sums[1]));
+            for (int j = 0; j < 4; ++j) first = dot<kSigned>(first, w[j], x + j);
+            if constexpr (kGroup == 16) {
+              IntVector last = hn::Set(i32, -offset * facts.sums[1]);
+              for (int j = 4; j < 8; ++j) last = dot<kSigned>(last, w[j], x + j);
+              sum = hn::MulAdd(hn::ConvertTo(d, last), hn::Mul(s1, x_scale), sum);
+              if constexpr (kMinimum) {
+                sum = hn::MulAdd(m0, hn::Set(d, facts.scaled_sums[0]), sum);
+                sum = hn::MulAdd(m1, hn::Set(d, facts.scaled_sums[1]), sum);
+              }
+            } else {
+              for (int j = 4; j < 8; ++j) first = dot<kSigned>(first, w[j], x + j);
+              if constexpr (kMinimum)
+                sum = hn::MulAdd(m0, hn::Set(d, facts.scaled_sums[0] + facts.scaled_sums[1]), sum);
+            }
+            hn::Store(hn::MulAdd(hn::ConvertTo(d, first), hn::Mul(s0, x_scale), sum), d, to);
+          }
+        }
+      });
+  store(p, group, row, rows, sums);
+}
+
+void quantize(const float* x, int64_t k, uint32_t* to) {
+  const Floats d;
+  const hn::Rebind<int8_t, Floats> bytes;
+  auto* codes = reinterpret_cast<int8_t*>(to);
+  auto* facts = reinterpret_cast<ByteFacts*>(to + k / 4);
+  for (int64_t at = 0; at < k; at += 32, ++facts) {
+    FloatVector most = hn::Zero(d);
+    for (int64_t i = 0; i < 32; i += kLanes) most = hn::Max(most, hn::Abs(hn::LoadU(d, x + at + i)));
+    const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
+    const FloatVector inverse = hn::Set(d, largest > 0 ? 127 / largest : 0);
+    facts->scale = largest / 127;
+    for (int64_t half = 0; half < 2; ++half) {
+      FloatVector sum = hn::Zero(d);
+      for (int64_t i = at + 16 * half; i < at + 16 * half + 16; i += kLanes) {
+        const IntVector q = hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), inverse));
+        hn::StoreU(hn::DemoteTo(bytes, q), bytes, codes + i);
+        sum = hn::Add(sum, hn::ConvertTo(d, q));
+      }
+      const float whole = hn::GetLane(hn::SumOfLanes(d, sum));
+      facts->sums[half] = static_cast<int16_t>(whole);
+      facts->scaled_sums[half] = facts->scale * whole;
+    }
+  }
+}
+
+// ---- choice
+
+QuantTarget::Task floats_task(const quant::Coding& coding) {
+  const bool table = !coding.table.empty();
+  switch (coding.bits) {
+    case 2:
+      return multiply_floats<2, false>;
+    case 3:
+      return table ? multiply_floats<3, true> : multiply_floats<3, false>;
+    case 4:
+      return table ? multiply_floats<4, true> : multiply_floats<4, false>;
+    case 5:
+      return multiply_floats<5, false>;
+    case 6:
+      return multiply_floats<6, false>;
+    default:
+      return multiply_floats<8, false>;
+  }
+}
+
+QuantTarget::Task bytes_task(const quant::Coding& coding) {
+  const bool table = !coding.table.empty(), wide = quant::group_elements(coding.scales) == 32;
+  const bool minimum = quant::has_minimum(coding.scales);
+  switch (coding.bits) {
+    case 2:
+      return minimum ? multiply_bytes<2, false, 16, true> : multiply_bytes<2, false, 16, false>;
+    case 3:
+      return table ? multiply_bytes<3, true, 16, false> : multiply_bytes<3, false, 16, false>;
+    case 4:
+      if (!table) return minimum ? multiply_bytes<4, false, 32, true> : multiply_bytes<4, false, 32, false>;
+      return wide ? multiply_bytes<4, true, 32, false> : multiply_bytes<4, true, 16, false>;
+    case 5:
+      return minimum ? multiply_bytes<5, false, 32, true> : multiply_bytes<5, false, 32, false>;
+    case 6:
+      return multiply_bytes<6, false, 16, false>;
+    default:
+      return wide ? multiply_bytes<8, false, 32, false> : multiply_bytes<8, false, 16, false>;
+  }
+}
+
+const QuantTarget* target() {
+  static constexpr QuantTarget kTarget{floats_task, bytes_task, quantize};
+  return &kTarget;
+}
+
+}  // namespace
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+namespace {
+
+HWY_EXPORT(target);
+
+const QuantTarget& best_target() {
+  return *HWY_DYNAMIC_DISPATCH(target)();
+}
+
+/// The elements without gaps: in place, or copied into `copied`.
+template <typename T>
+const T* without_gaps(ThreadPool& pool, const Tensor& x, std::vector<T>& copied) {
+  Layout layout = x.layout;
+  layout.offset = 0;
+  if (layout.is_contiguous()) return x.as<T>() + x.layout.offset;
+  copied.resize(static_cast<size_t>(element_count(layout.shape)));
+  const Tensor whole{reinterpret_cast<std::byte*>(copied.data()), x.dtype, Layout::contiguous(layout.shape)};
+  copy(pool, std::span(&x, 1), std::span(&whole, 1), {});
+  return copied.data();
+}
+
+void multiply(ThreadPool& pool, const QuantProduct& p, QuantTarget::Task task) {
+  const int64_t groups = (p.packing.n + quant::kPackedRows - 1) / quant::kPackedRows;
+  const int64_t pieces = (p.m + kTaskRows - 1) / kTaskRows;
+  // A task of less than 32 Ki products is not worth a turn of its own.
+  const int64_t work = quant::kPackedRows * p.packing.k * std::min(p.m, kTaskRows);
+  const auto grain = static_cast<size_t>(std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(work, 1)));
+  pool.for_each(static_cast<size_t>(groups * pieces), grain, [&](size_t begin, size_t end) {
+    for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+      const int64_t row = i / groups * kTaskRows;
+      task(p, i % groups, row, std::min(kTaskRows, p.m - row));
+    }
+  });
+}
+
+QuantProduct product_of(std::span<const Tensor> inputs, const Tensor& y, const Attrs& attrs) {
+  const quant::Type type = quant::type_from_name(attrs.text("type"));
+  quant::Packing packing(type, attrs.integer("n"), attrs.integer("k"), quant::kPackedRows);
+  const int64_t m = packing.n > 0 ? element_count(y.layout.shape) / packing.n : 0;
+  return {std::move(packing), inputs[1].as<uint32_t>() + inputs[1].layout.offset, nullptr, nullptr, m,
+          y.as<float>()};
+}
+
+}  // namespace
+
+void qmatmul_packed(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                    const Attrs& attrs) {
+  QuantProduct p = product_of(inputs, outputs[0], attrs);
+  std::vector<float> copied;
+  p.x = without_gaps(pool, inputs[0], copied);
+  multiply(pool, p, best_target().floats(quant::coding(p.packing.type)));
+}
+
+void qmatmul_i8(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                const Attrs& attrs) {
+  QuantProduct p = product_of(inputs, outputs[0], attrs);
+  std::vector<uint32_t> copied;
+  p.bytes = without_gaps(pool, inputs[0], copied);
+  multiply(pool, p, best_target().bytes(quant::coding(p.packing.type)));
+}
+
+void quantize_i8(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                 const Attrs&) {
+  std::vector<float> copied;
+  const float* x = without_gaps(pool, inputs[0], copied);
+  const int64_t k = inputs[0].layout.shape.back(),
+                rows = k > 0 ? element_count(inputs[0].layout.shape) / k : 0;
+  const QuantTarget& target = best_target();
+  pool.for_each(static_cast<size_t>(rows),
+                static_cast<size_t>(std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(k, 1))),
+                [&](size_t begin, size_t end) {
+                  for (auto row = static_cast<int64_t>(begin); row < static_cast<int64_t>(end); ++row)
+                    target.quantize(x + row * k, k,
+                                    outputs[0].as<uint32_t>() + row * k / 32 * kByteBlockWords);
+                });
+}
+
+}  // namespace weft::cpu
+#endif

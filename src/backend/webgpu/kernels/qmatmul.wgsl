@@ -1,0 +1,89 @@
+// Packed weights (src/quant/packing.h), 32 elements of a row at a time. Written around this by qmatmul.cpp: packed(i)
+// and packed4(i), a word and four words of the weights; blocks(), the units of 32 elements in a row; scales_start() and
+// scales_units(); halves(word), two f16; lut(byte), the levels of two codes.
+
+// 32 bytes, one for each element: 0 to 15 and 16 to 31.
+struct Bytes {
+  low: vec4<u32>,
+  high: vec4<u32>,
+}
+
+// Signed bytes; codes are below 64.
+fn floats_of(bytes: u32) -> vec4<f32> {
+  return vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(bytes) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u));
+}
+
+// ---- Codes: `unit` counts 32 elements, `start` is the plane's first word.
+fn plane_8(start: u32, unit: u32) -> Bytes {
+  let at = start / 4u + unit * 2u;
+  return Bytes(packed4(at), packed4(at + 1u));
+}
+fn plane_4(start: u32, unit: u32) -> Bytes {
+  let q = packed4(start / 4u + unit);
+  let even = q & vec4<u32>(0x0f0f0f0fu);
+  let odd = (q >> vec4<u32>(4u)) & vec4<u32>(0x0f0f0f0fu);
+  return Bytes(vec4<u32>(even.x, odd.x, even.y, odd.y), vec4<u32>(even.z, odd.z, even.w, odd.w));
+}
+fn plane_2(start: u32, unit: u32) -> Bytes {
+  let at = start + unit * 2u;
+  let shifts = vec4<u32>(0u, 2u, 4u, 6u);
+  let mask = vec4<u32>(0x03030303u);
+  return Bytes((vec4<u32>(packed(at)) >> shifts) & mask, (vec4<u32>(packed(at + 1u)) >> shifts) & mask);
+}
+fn plane_1(start: u32, unit: u32) -> Bytes {
+  let word = vec4<u32>(packed(start + unit));
+  let mask = vec4<u32>(0x01010101u);
+  return Bytes((word >> vec4<u32>(0u, 1u, 2u, 3u)) & mask, (word >> vec4<u32>(4u, 5u, 6u, 7u)) & mask);
+}
+fn joined(a: Bytes, b: Bytes, shift: u32) -> Bytes {
+  return Bytes(a.low | (b.low << vec4<u32>(shift)), a.high | (b.high << vec4<u32>(shift)));
+}
+
+// Levels of the codes in two words, looked up in pairs.
+fn two_from_table(a: u32, b: u32) -> vec2<u32> {
+  let pairs = a | (b << 4u);
+  let first = lut(pairs & 255u) | (lut((pairs >> 8u) & 255u) << 8u);
+  let last = lut((pairs >> 16u) & 255u) | (lut(pairs >> 24u) << 8u);
+  return vec2<u32>((first & 0xffffu) | (last << 16u), (first >> 16u) | (last & 0xffff0000u));
+}
+fn from_table(codes: Bytes) -> Bytes {
+  return Bytes(vec4<u32>(two_from_table(codes.low.x, codes.low.y), two_from_table(codes.low.z, codes.low.w)),
+               vec4<u32>(two_from_table(codes.high.x, codes.high.y), two_from_table(codes.high.z, codes.high.w)));
+}
+
+// ---- Scale and minimum of elements 0 to 15, then of 16 to 31.
+fn signed_byte(word: u32) -> f32 { return f32(weft_wrap_i8(i32(word))); }
+fn packed_half(row: u32, block: u32) -> vec4<f32> {
+  let word = packed(scales_start() + row * scales_units() + block / 2u);
+  return vec2<f32>(halves((word >> (block % 2u * 16u)) & 0xffffu).x, 0.0).xyxy;
+}
+fn packed_bfloat(row: u32, block: u32) -> vec4<f32> {
+  let word = packed(scales_start() + row * scales_units() + block / 2u);
+  return vec2<f32>(bitcast<f32>((word >> (block % 2u * 16u)) << 16u), 0.0).xyxy;
+}
+fn packed_halves(row: u32, block: u32) -> vec4<f32> {
+  return halves(packed(scales_start() + row * scales_units() + block)).xyxy;
+}
+fn packed_parts(row: u32, block: u32) -> vec4<f32> {
+  let both = halves(packed(scales_start() + row * scales_units() + block));
+  return vec4<f32>(both.x, 0.0, both.y, 0.0);
+}
+fn packed_sixes(row: u32, block: u32) -> vec4<f32> {
+  let unit = packed4(scales_start() / 4u + row * scales_units() + block / 8u);
+  let g = block % 8u;
+  let scale = ((unit.y >> (4u * g)) & 15u) | (((unit.w >> (2u * g)) & 3u) << 4u);
+  let low = ((unit.z >> (4u * g)) & 15u) | (((unit.w >> (16u + 2u * g)) & 3u) << 4u);
+  return (halves(unit.x) * vec2<f32>(f32(scale), -f32(low))).xyxy;
+}
+fn packed_nibbles(row: u32, block: u32) -> vec4<f32> {
+  let at = scales_start() + (row * scales_units() + block / 8u) * 5u;
+  let both = halves(packed(at)).xyxy;
+  let nibbles = (vec4<u32>(packed(at + 1u + block % 8u / 2u) >> (block % 2u * 16u)) >> vec4<u32>(0u, 4u, 8u, 12u)) &
+                vec4<u32>(15u);
+  return both * vec4<f32>(nibbles) * vec4<f32>(1.0, -1.0, 1.0, -1.0);
+}
+fn packed_bytes(row: u32, block: u32) -> vec4<f32> {
+  let at = scales_start() + (row * scales_units() + block / 8u) * 5u;
+  let word = packed(at + 1u + block % 8u / 2u) >> (block % 2u * 16u);
+  return bitcast<f32>(packed(at)) * vec4<f32>(signed_byte(word), 0.0, signed_byte(word >> 8u), 0.0);
+}

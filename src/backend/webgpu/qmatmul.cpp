@@ -1,0 +1,222 @@
+// Products with packed weights.
+#include "backend/webgpu/qmatmul.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/webgpu/webgpu_backend.h"
+
+namespace weft::embedded {
+std::string_view webgpu_kernels(std::string_view file);
+}
+
+namespace weft::webgpu {
+namespace {
+
+constexpr int64_t kMostVectors = 8;  // rows of x that multiply_vectors takes at once
+
+std::string number_function(std::string_view name, const std::string& value) {
+  return fmt::format("fn {}() -> u32 {{ return {}; }}\n", name, value);
+}
+
+/// The codes of a unit of 32 elements as bytes.
+std::string codes_of(uint32_t bits) {
+  switch (bits) {
+    case 3:
+      return "joined(plane_2(first_plane(), unit), plane_1(last_plane(), unit), 2u)";
+    case 5:
+    case 6:
+      return fmt::format("joined(plane_4(first_plane(), unit), plane_{}(last_plane(), unit), 4u)", bits - 4);
+    default:
+      return fmt::format("plane_{}(first_plane(), unit)", bits);
+  }
+}
+
+/// lut(byte): levels of the low and of the high nibble, the second in the upper half of the word.
+std::string table_functions(Builder& builder, const quant::Coding& coding, bool shared) {
+  if (coding.table.empty()) return "fn lut(byte: u32) -> u32 { return 0u; }\n";
+  std::string words;  // of 4 levels: numbers, so that types share a kernel
+  for (size_t i = 0; i < 16; i += 4) {
+    uint32_t word = 0;
+    for (size_t c = 0; c < 4; ++c)
+      word |= static_cast<uint32_t>(static_cast<uint8_t>(coding.table[(i + c) % coding.table.size()]))
+              << 8 * c;
+    words += (i > 0 ? ", " : "") + builder.number(word);
+  }
+  const std::string text = fmt::format(
+      "fn table(code: u32) -> u32 {{ return (vec4<u32>({})[code / 4u] >> (code % 4u * 8u)) & 255u; }}\n"
+      "fn pair_of(byte: u32) -> u32 {{ return table(byte & 15u) | (table(byte >> 4u) << 16u); }}\n",
+      words);
+  if (!shared) return text + "fn lut(byte: u32) -> u32 { return pair_of(byte); }\n";
+  return text + "var<workgroup> pairs: array<u32, 256>;\nfn lut(byte: u32) -> u32 { return pairs[byte]; }\n";
+}
+
+/// The sum over `lanes` neighbours, for the first of them.
+std::string total_function(const QuantForm& form) {
+  std::string text = "fn total(x: f32, thread: u32) -> f32 {\n";
+  if (form.lanes == 1) return text + "  return x;\n}\n";
+  if (form.subgroups) {
+    text += "  var sum = x;\n";
+    for (int64_t step = form.lanes / 2; step > 0; step /= 2)
+      text += fmt::format("  sum += subgroupShuffleXor(sum, {}u);\n", step);
+    return text + "  return sum;\n}\n";
+  }
+  return "var<workgroup> terms: array<f32, THREADS>;\n" + text +
+         "  terms[thread] = x;\n  workgroupBarrier();\n"
+         "  for (var step = LANES / 2u; step > 0u; step /= 2u) {\n"
+         "    if (thread % LANES < step) { terms[thread] += terms[thread + step]; }\n    "
+         "workgroupBarrier();\n  }\n"
+         "  let sum = terms[thread];\n  workgroupBarrier();\n  return sum;\n}\n";
+}
+
+/// Through all of the weights in f32. On software adapters, which exist for tests: to compile a product of
+/// each type would take them half a second.
+void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t n, int64_t k) {
+  if (m * n == 0) return;
+  const auto operand = [](StoragePtr storage, const Layout& layout) {
+    return Operand{std::move(storage), DType::f32, layout};
+  };
+  const Operand w =
+      operand(std::make_shared<WebgpuStorage>(context.scratch(n * k, "weights")), Layout::contiguous({n, k}));
+  dequantize_packed(
+      context,
+      {.kernel = "dequantize_packed", .inputs = {step.inputs[1]}, .outputs = {w}, .attrs = step.attrs});
+  const Operand x = without_gaps(context, step.inputs[0], 1);
+  Layout rows = Layout::contiguous({m, k});
+  rows.offset = x.layout.offset;
+  matmul(context, {.kernel = "matmul_batched",
+                   .inputs = {operand(x.storage, rows), operand(w.storage, w.layout.permuted({1, 0}))},
+                   .outputs = {operand(step.outputs[0].storage, Layout::contiguous({m, n}))}});
+}
+
+}  // namespace
+
+Operand without_gaps(Context& context, const Operand& operand, int64_t align) {
+  Layout layout = operand.layout;
+  layout.offset = 0;
+  if (layout.is_contiguous() && operand.layout.offset % align == 0) return operand;
+  const int64_t bytes = element_count(layout.shape) * static_cast<int64_t>(size_of(operand.dtype));
+  const Operand copied{std::make_shared<WebgpuStorage>(context.scratch((bytes + 3) / 4, "without gaps")),
+                       operand.dtype, Layout::contiguous(layout.shape)};
+  copy(context, {.kernel = "copy", .inputs = {operand}, .outputs = {copied}});
+  return copied;
+}
+
+void declare_packed(Builder& builder, const Operand& words, const quant::Packing& packing, bool shared,
+                    bool bytes) {
+  const quant::Coding& coding = quant::coding(packing.type);
+  const std::string all = builder.read(buffer_of(words), 4);
+  const std::string start = builder.number(words.layout.offset / 4);
+  builder.code += fmt::format(
+      "fn packed4(i: u32) -> vec4<u32> {{ return {0}[i + {1}]; }}\n"
+      "fn packed(i: u32) -> u32 {{ return {0}[(i >> 2u) + {1}][i & 3u]; }}\n",
+      all, start);
+  builder.code += number_function("blocks", builder.number(packing.k / 32));
+  builder.code += number_function("first_plane", builder.number(packing.planes.front().start));
+  builder.code += number_function("last_plane", builder.number(packing.planes.back().start));
+  builder.code += number_function("scales_start", builder.number(packing.scales.start));
+  builder.code += number_function("scales_units", builder.number(packing.scales.units));
+  builder.code +=
+      fmt::format("fn offset() -> i32 {{ return bitcast<i32>({}); }}\n", builder.number(coding.offset));
+  builder.code += "fn halves(word: u32) -> vec2<f32> { return unpack2x16float(word); }\n";
+  builder.code += table_functions(builder, coding, shared);
+  builder.code += embedded::webgpu_kernels("qmatmul");
+  const std::string codes = codes_of(coding.bits);
+  builder.code += fmt::format(
+      "fn levels(row: u32, block: u32) -> Bytes {{\n  let unit = row * blocks() + block;\n  return {};\n}}\n",
+      coding.table.empty() ? codes : "from_table(" + codes + ")");
+  builder.code +=
+      fmt::format("fn scales(row: u32, block: u32) -> vec4<f32> {{\n  let s = packed_{}(row, block);\n",
+                  name_of_scales(coding.scales));
+  // For f32 the offset of the codes is part of the minimum.
+  builder.code +=
+      fmt::format("  return {};\n}}\n", bytes ? "s" : "s - f32(offset()) * vec4<f32>(0.0, s.x, 0.0, s.z)");
+}
+
+QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k) {
+  const gpu::Features& features = device.features();
+  const int64_t vectors =
+      std::min(kMostVectors, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m))));
+  // Invocations are SIMD lanes of a CPU: each takes its rows alone.
+  if (device.type() == gpu::AdapterType::cpu) return {.threads = 64, .barriers = false};
+  if (m > kMostVectors) return {.tiles = true, .threads = 256};
+  QuantForm form{.threads = 256, .lanes = 32, .rows = 1, .vectors = vectors};
+  form.subgroups = features.subgroups && features.subgroup_min >= 8;
+  if (form.subgroups) form.lanes = std::min<int64_t>(form.lanes, features.subgroup_min);
+  while (form.lanes > 1 && form.lanes > k / 32) form.lanes /= 2;  // short rows
+  if (n >= 8192 && vectors <= 2) form.rows = 2;
+  return form;
+}
+
+void multiply_packed(Context& context, const Step& step, const QuantForm& form) {
+  const bool bytes = step.kernel == "qmatmul_i8";
+  const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), step.attrs->integer("n"),
+                               step.attrs->integer("k"), 1);
+  const Operand& out = step.outputs[0];
+  const int64_t count = element_count(out.layout.shape);
+  if (count == 0) return;
+  const int64_t m = count / packing.n;
+
+  Builder builder(step.kernel);
+  const Operand x = without_gaps(context, step.inputs[0], 4);
+  builder.code =
+      fmt::format("const THREADS = {}u;\nconst LANES = {}u;\nconst ROWS = {}u;\nconst VECTORS = {}u;\n",
+                  form.threads, form.lanes, form.rows, form.vectors);
+  const quant::Scales scales = quant::coding(packing.type).scales;
+  builder.code += fmt::format("const ONE_SCALE = {};\nconst MINIMUM = {};\n",
+                              quant::group_elements(scales) == 32, quant::has_minimum(scales));
+  builder.code += number_function("size_m", builder.number(m));
+  builder.code += number_function("size_n", builder.number(packing.n));
+  declare_packed(builder, without_gaps(context, step.inputs[1], 4), packing, form.barriers, bytes);
+  builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}[i + {}]); }}\n",
+                              bytes ? "vec4<u32>" : "vec4<f32>", bytes ? "" : "bitcast<vec4<f32>>",
+                              builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
+  builder.code += embedded::webgpu_kernels(bytes ? "qmatmul_x_i8" : "qmatmul_x");
+  builder.code += fmt::format("fn store(at: u32, x: f32) {{ {}[at] = bitcast<u32>(x); }}\n",
+                              builder.write(buffer_of(out)));
+
+  std::string body;
+  if (!quant::coding(packing.type).table.empty() && form.barriers)
+    body = fmt::format(
+        "  for (var i = thread; i < 256u; i += {}u) {{ pairs[i] = pair_of(i); }}\n  workgroupBarrier();\n",
+        form.threads);
+  const auto pieces = [](int64_t size, int64_t piece) { return (size + piece - 1) / piece; };
+  if (form.tiles) {
+    builder.code += embedded::webgpu_kernels(bytes ? "qmatmul_tiles_i8" : "qmatmul_tiles");
+    builder.groups(context, pieces(m, 64) * pieces(packing.n, bytes ? 128 : 64),
+                   static_cast<int>(form.threads), body + "  multiply_tile(index, thread);\n");
+  } else {
+    builder.code += total_function(form);
+    builder.code += embedded::webgpu_kernels("qmatmul_vectors");
+    builder.groups(context,
+                   pieces(m, form.vectors) * pieces(packing.n, form.threads / form.lanes * form.rows),
+                   static_cast<int>(form.threads), body + "  multiply_vectors(index, thread);\n");
+  }
+}
+
+void qmatmul(Context& context, const Step& step) {
+  const int64_t n = step.attrs->integer("n"), k = step.attrs->integer("k");
+  const int64_t m = n > 0 ? element_count(step.outputs[0].layout.shape) / n : 0;
+  if (step.kernel == "qmatmul_packed" && context.device.type() == gpu::AdapterType::cpu)
+    return multiply_dequantized(context, step, m, n, k);
+  multiply_packed(context, step, quant_form(context.device, m, n, k));
+}
+
+/// One invocation for each 32 elements.
+void quantize_i8(Context& context, const Step& step) {
+  const int64_t blocks = element_count(step.inputs[0].layout.shape) / 32;
+  if (blocks == 0) return;
+  Builder builder("quantize_i8");
+  const Operand x = without_gaps(context, step.inputs[0], 4);
+  builder.code = fmt::format("fn x4(i: u32) -> vec4<f32> {{ return bitcast<vec4<f32>>({}[i + {}]); }}\n",
+                             builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
+  builder.code += number_function("all_blocks", builder.number(blocks));
+  builder.code += fmt::format("fn store4(at: u32, four: vec4<u32>) {{ {}[at] = four; }}\n",
+                              builder.write(buffer_of(step.outputs[0]), 4));
+  builder.code += embedded::webgpu_kernels("quantize_i8");
+  builder.groups(context, (blocks + 63) / 64, 64, "  quantize(index * 64u + thread);\n");
+}
+
+}  // namespace weft::webgpu

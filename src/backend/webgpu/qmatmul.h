@@ -1,0 +1,35 @@
+#pragma once
+
+#include "backend/webgpu/builder.h"
+#include "quant/packing.h"
+
+/// Packed weights and products with them.
+namespace weft::webgpu {
+
+/// Elements without gaps, from an offset that is a multiple of `align`: those of the operand, or a copy.
+Operand without_gaps(Context& context, const Operand& operand, int64_t align);
+
+/// What a dispatch of a product does.
+struct QuantForm {
+  bool tiles = false;      ///< qmatmul_tiles*.wgsl, else qmatmul_vectors.wgsl with
+  int64_t threads = 1;     ///< in a workgroup
+  int64_t lanes = 1;       ///< threads that share rows of weights
+  int64_t rows = 1;        ///< of weights for each thread
+  int64_t vectors = 1;     ///< rows of x
+  bool subgroups = false;  ///< sum over lanes with shuffles, else through the workgroup's memory
+  bool barriers = true;    ///< false: nothing is kept in the workgroup's memory
+};
+QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k);
+
+/// qmatmul_packed or qmatmul_i8 in a given form.
+void multiply_packed(Context& context, const Step& step, const QuantForm& form);
+
+/// Codes and scales of a row as WGSL functions: `levels(row, block)`, `scales(row, block)`, `blocks()`,
+/// `offset()`. `shared`: tables are in the workgroup's memory, where main puts pair_of(i) into pairs[i].
+/// `bytes`: the scales leave the offset of the codes to the product.
+void declare_packed(Builder& builder, const Operand& words, const quant::Packing& packing, bool shared,
+                    bool bytes);
+
+std::string_view name_of_scales(quant::Scales scales);
+
+}  // namespace weft::webgpu

@@ -1,0 +1,196 @@
+// Weights in ggml's blocks, u8 (rows, row bytes), and repacked for products.
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/shorthand.h"
+#include "quant/packing.h"
+
+namespace weft {
+namespace {
+
+using Specs = std::vector<OutputSpec>;
+
+// Words that quantize_i8 makes of 32 elements: 8 of codes, 4 of scale and sums.
+constexpr int64_t kByteBlockWords = 12;
+
+quant::Type type_of(const OpCall& c) {
+  return quant::type_from_name(c.attrs.text("type"));
+}
+
+// ---- Primitives.
+// ------------------------------------------------------------------------------------------------
+
+Specs infer_dequantize(const OpCall& c) {
+  const Array& w = c.inputs[0];
+  const quant::Traits& block = quant::traits(type_of(c));
+  const Shape& shape = c.attrs.list("shape");
+  if (w.dtype() != DType::u8 || w.ndim() == 0)
+    fail(ErrorKind::invalid, "[dequantize] blocks are {} {}, expected u8 (rows, bytes)", name_of(w.dtype()),
+         to_string(w.shape()));
+  if (w.shape(-1) % block.block_bytes != 0)
+    fail(ErrorKind::invalid, "[dequantize] rows of {} bytes are not whole {} blocks of {}", w.shape(-1),
+         block.name, block.block_bytes);
+  const int64_t held = w.size() / block.block_bytes * block.block_elements;
+  if (std::ranges::any_of(shape, [](int64_t size) { return size < 0; }) || element_count(shape) != held)
+    fail(ErrorKind::invalid, "[dequantize] {} of {} hold {} elements, not {}", to_string(w.shape()),
+         block.name, held, to_string(shape));
+  return {{shape, DType::f32}};
+}
+
+/// The packing of n rows of the attributes' "type" and "k". How rows are put together does not change its
+/// size.
+quant::Packing packing_of(const OpCall& c, int64_t n) {
+  const int64_t k = c.attrs.integer("k");
+  if (n < 0 || k < 0) fail(ErrorKind::invalid, "[{}] weights of ({},{})", c.op.name, n, k);
+  return {type_of(c), n, k, 1};
+}
+
+void check_packed(const OpCall& c, const Array& packed, const quant::Packing& packing) {
+  if (packed.dtype() != DType::u32 || packed.shape() != Shape{packing.size})
+    fail(ErrorKind::invalid, "[{}] packed weights are {} {}; repack gives u32 ({}) for {} ({},{})", c.op.name,
+         name_of(packed.dtype()), to_string(packed.shape()), packing.size, quant::traits(packing.type).name,
+         packing.n, packing.k);
+}
+
+Specs infer_repack(const OpCall& c) {
+  const Array& w = c.inputs[0];
+  const int64_t k = c.attrs.integer("k");
+  if (w.dtype() != DType::u8 || w.ndim() != 2)
+    fail(ErrorKind::invalid, "[repack] blocks are {} {}, expected u8 (rows, bytes)", name_of(w.dtype()),
+         to_string(w.shape()));
+  const quant::Packing packing = packing_of(c, w.shape(0));
+  if (w.shape(1) != static_cast<int64_t>(quant::row_bytes(packing.type, static_cast<uint64_t>(k))))
+    fail(ErrorKind::invalid, "[repack] rows of {} bytes are not {} elements of {}", w.shape(1), k,
+         quant::traits(packing.type).name);
+  return {{{packing.size}, DType::u32}};
+}
+
+Specs infer_dequantize_packed(const OpCall& c) {
+  const quant::Packing packing = packing_of(c, c.attrs.integer("n"));
+  check_packed(c, c.inputs[0], packing);
+  const DType dtype = dtype_from_name(c.attrs.text("dtype"));
+  if (dtype != DType::f32 && dtype != DType::f16)
+    fail(ErrorKind::invalid, "[dequantize_packed] gives f32 or f16, not {}", name_of(dtype));
+  return {{{packing.n, packing.k}, dtype}};
+}
+
+/// Of x whose last dim, `expected` long, is summed over.
+Specs infer_product(const OpCall& c, DType dtype, int64_t expected, const quant::Packing& packing) {
+  const Array& x = c.inputs[0];
+  check_packed(c, c.inputs[1], packing);
+  if (x.dtype() != dtype)
+    fail(ErrorKind::invalid, "[{}] x is {}, expected {}", c.op.name, name_of(x.dtype()), name_of(dtype));
+  if (x.ndim() == 0 || x.shape(-1) != expected)
+    fail(ErrorKind::invalid, "[{}] inner dimensions differ: {} x ({},{})^T, expected (..,{})", c.op.name,
+         to_string(x.shape()), packing.n, packing.k, expected);
+  Shape shape = x.shape();
+  shape.back() = packing.n;
+  return {{shape, DType::f32}};
+}
+
+Specs infer_qmatmul_packed(const OpCall& c) {
+  const quant::Packing packing = packing_of(c, c.attrs.integer("n"));
+  return infer_product(c, DType::f32, packing.k, packing);
+}
+
+std::vector<Array> qmatmul_packed_gradient(const GradCall& c) {
+  const Array w = call("dequantize_packed", {c.inputs[1]}, c.attrs);  // the same type, n and k
+  return {call("matmul", {c.output_grads[0], w}), Array()};
+}
+
+Specs infer_quantize_i8(const OpCall& c) {
+  const Array& x = c.inputs[0];
+  if (x.dtype() != DType::f32 || x.ndim() == 0 || x.shape(-1) % 32 != 0)
+    fail(ErrorKind::invalid, "[quantize_i8] x is {} {}, expected f32 whose last dim is a multiple of 32",
+         name_of(x.dtype()), to_string(x.shape()));
+  Shape shape = x.shape();
+  shape.back() = shape.back() / 32 * kByteBlockWords;
+  return {{shape, DType::u32}};
+}
+
+Specs infer_qmatmul_i8(const OpCall& c) {
+  const quant::Packing packing = packing_of(c, c.attrs.integer("n"));
+  return infer_product(c, DType::u32, packing.k / 32 * kByteBlockWords, packing);
+}
+
+std::vector<Op> primitive_rows() {
+  const AttrSpec type{"type", {}, true}, n{"n", {}, true}, k{"k", {}, true};
+  return {
+      {.name = "dequantize",
+       .kind = OpKind::primitive,
+       .attrs = {type, {"shape", {}, true}},
+       .infer = infer_dequantize},
+      // w (n, row bytes) -> words in an order that is the device's own (quant/packing.h), once for a model.
+      {.name = "repack", .kind = OpKind::primitive, .attrs = {type, k}, .infer = infer_repack},
+      // repack(w) -> its values (n, k), in f32 or rounded to f16 for products that want halves
+      {.name = "dequantize_packed",
+       .kind = OpKind::primitive,
+       .attrs = {type, n, k, {"dtype", std::string("f32")}},
+       .infer = infer_dequantize_packed},
+      // x f32 (.., k), repack(w) -> x w^T f32 (.., n), in f32 on the values of w
+      {.name = "qmatmul_packed",
+       .kind = OpKind::primitive,
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .attrs = {type, n, k},
+       .infer = infer_qmatmul_packed,
+       .gradient = qmatmul_packed_gradient},
+      // Activations in 8 bits: of each 32 elements the largest size a gives a scale s = a / 127 and codes
+      // round(x / s), half to even. The words are in an order that is the device's own; only the leading dims
+      // may be reshaped.
+      {.name = "quantize_i8", .kind = OpKind::primitive, .infer = infer_quantize_i8},
+      // quantize_i8(x), repack(w) -> (s code) w^T f32 (.., n): the rounding of x is the only loss. Products
+      // of codes are summed in integers within a group of w's scales, the rest in f32.
+      {.name = "qmatmul_i8",
+       .kind = OpKind::primitive,
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .attrs = {type, n, k},
+       .infer = infer_qmatmul_i8},
+  };
+}
+
+// ---- Composed.
+// --------------------------------------------------------------------------------------------------
+
+Array qmatmul(const OpCall& c) {
+  const Array &x = c.inputs[0], &w = c.inputs[1];
+  const int64_t n = c.attrs.integer("n"), k = c.attrs.integer("k");
+  if (!is_float(x.dtype())) fail(ErrorKind::invalid, "[qmatmul] x is {}, not a float", name_of(x.dtype()));
+  if (x.ndim() == 0 || x.shape(-1) != k)
+    fail(ErrorKind::invalid, "[qmatmul] inner dimensions differ: {} x ({},{})^T", to_string(x.shape()), n, k);
+  if (w.ndim() != 2 || w.shape(0) != n)
+    fail(ErrorKind::invalid, "[qmatmul] weights are {}, expected ({}, bytes)", to_string(w.shape()), n);
+  const Attrs type{{"type", c.attrs.text("type")}, {"k", k}};
+  if (quant::coding(type_of(c)).bits == 0) {  // plain floats
+    const Array weights = call("dequantize", {w}, {{"type", c.attrs.text("type")}, {"shape", Ints{n, k}}});
+    return as(call("matmul", {as(x, DType::f32), transpose(weights, 0, 1)}), x.dtype());
+  }
+  return as(call("qmatmul_packed", {as(x, DType::f32), call("repack", {w}, type)}, c.attrs), x.dtype());
+}
+
+Array qembedding(const OpCall& c) {
+  const Array &w = c.inputs[0], &idx = c.inputs[1];
+  const quant::Traits& block = quant::traits(type_of(c));
+  if (w.ndim() != 2)
+    fail(ErrorKind::invalid, "[qembedding] the table has shape {}, expected (rows, bytes)",
+         to_string(w.shape()));
+  const Array rows = call("index_select", {w, reshape(idx, {idx.size()})}, {{"dim", int64_t{0}}});
+  Shape shape = idx.shape();
+  shape.push_back(w.shape(1) / block.block_bytes * block.block_elements);
+  return call("dequantize", {rows}, {{"type", c.attrs.text("type")}, {"shape", Ints(shape)}});
+}
+
+}  // namespace
+
+std::vector<Op> quant_ops() {
+  std::vector<Op> all = primitive_rows();
+  for (Op& op : std::vector<Op>{
+           composed1("qmatmul", 2, 2, {{"type", {}, true}, {"n", {}, true}, {"k", {}, true}}, qmatmul),
+           composed1("qembedding", 2, 2, {{"type", {}, true}}, qembedding),
+       })
+    all.push_back(std::move(op));
+  return all;
+}
+
+}  // namespace weft

@@ -1,0 +1,156 @@
+#include "quant/packing.h"
+
+#include "base/error.h"
+
+namespace weft::quant {
+namespace {
+
+struct Unit {
+  int64_t elements, words;
+};
+Unit unit_of(Scales scales) {
+  switch (scales) {
+    case Scales::half:
+    case Scales::bfloat:
+      return {64, 1};
+    case Scales::halves:
+    case Scales::parts:
+      return {32, 1};
+    case Scales::sixes:
+      return {256, 4};
+    default:
+      return {256, 5};
+  }
+}
+
+/// words[j bits / 8] gets `bits` bits of 32 codes, from bit `low` on.
+void put_plane(const uint8_t* codes, uint32_t low, uint32_t bits, uint32_t* words, int64_t stride) {
+  const uint32_t mask = (1u << bits) - 1;
+  for (uint32_t j = 0; j < 8; ++j)
+    for (uint32_t c = 0; c < 4; ++c)
+      words[j * bits / 8 * stride] |= (codes[4 * j + c] >> low & mask) << (8 * c + j * bits % 8);
+}
+
+/// The scales of the block that starts at `element` of its row.
+void put_scales(const Packing& p, const Unpacked& block, int64_t row, int64_t element, uint32_t* words) {
+  uint32_t* to = words + p.at(p.scales, row, element);
+  const auto word = [&](int64_t i) -> uint32_t& { return to[i * p.together]; };
+  switch (coding(p.type).scales) {
+    case Scales::half:
+    case Scales::bfloat:
+      word(0) |= block.factor << element % 64 / 2;
+      break;
+    case Scales::halves:
+      word(0) = block.factor;
+      break;
+    case Scales::parts:  // a block is two units
+      for (uint32_t i = 0; i < 4; ++i) word(i / 2) |= uint32_t{block.parts[i]} << i % 2 * 16;
+      break;
+    case Scales::sixes:
+      word(0) = block.factor;
+      for (uint32_t g = 0; g < 8; ++g) {
+        const uint32_t scale = block.parts[g] & 255u, min = block.parts[g] >> 8;
+        word(1) |= (scale & 15) << 4 * g;
+        word(2) |= (min & 15) << 4 * g;
+        word(3) |= (scale >> 4) << 2 * g | (min >> 4) << (16 + 2 * g);
+      }
+      break;
+    case Scales::nibbles:
+    case Scales::bytes:
+      word(0) = block.factor;
+      for (uint32_t g = 0; g < 16; ++g) word(1 + g / 4) |= uint32_t{block.parts[g]} << g % 4 * 8;
+      break;
+  }
+}
+
+/// The code of an element.
+uint32_t code_at(const Packing& p, int64_t row, int64_t element, const uint32_t* words) {
+  const auto j = static_cast<uint32_t>(element % 32 / 4), c = static_cast<uint32_t>(element % 4);
+  uint32_t code = 0, low = 0;
+  for (const Section& plane : p.planes) {
+    const auto bits = static_cast<uint32_t>(plane.words);
+    const uint32_t word = words[p.at(plane, row, element) + j * bits / 8 * p.together];
+    code |= (word >> (8 * c + j * bits % 8) & ((1u << bits) - 1)) << low;
+    low += bits;
+  }
+  return code;
+}
+
+/// Scale and minimum of the group that has an element.
+ScaleMin scale_min_at(const Packing& p, int64_t row, int64_t element, const uint32_t* words) {
+  const Scales scales = coding(p.type).scales;
+  const auto word = [&](int64_t i) { return words[p.at(p.scales, row, element) + i * p.together]; };
+  const auto in_unit = static_cast<uint32_t>(element % p.scales.elements),
+             g = in_unit / group_elements(scales);
+  switch (scales) {
+    case Scales::half:
+    case Scales::bfloat:
+      return scale_min(scales, word(0) >> g * 16 & 0xffff, 0);
+    case Scales::halves:
+      return scale_min(scales, word(0), 0);
+    case Scales::parts:
+      return scale_min(scales, 0, word(0) >> g * 16 & 0xffff);
+    case Scales::sixes: {
+      const uint32_t scale = (word(1) >> 4 * g & 15) | (word(3) >> 2 * g & 3) << 4;
+      const uint32_t min = (word(2) >> 4 * g & 15) | (word(3) >> (16 + 2 * g) & 3) << 4;
+      return scale_min(scales, word(0), scale | min << 8);
+    }
+    default:
+      return scale_min(scales, word(0), word(1 + g / 4) >> g % 4 * 8 & 255);
+  }
+}
+
+}  // namespace
+
+Packing::Packing(Type of, int64_t rows, int64_t columns, int64_t interleaved)
+    : type(of), n(rows), k(columns), together(interleaved) {
+  const Coding& c = coding(type);
+  if (c.bits == 0)
+    fail(ErrorKind::invalid, "[quant] {} has no blocks to repack; multiply it as it is", traits(type).name);
+  row_bytes(type, static_cast<uint64_t>(k));  // checks k
+  const int64_t padded = (n + kPackedRows - 1) / kPackedRows * kPackedRows;
+  size = 0;
+  const auto add = [&](int64_t elements, int64_t words) {
+    const Section section{size, (k + elements - 1) / elements, elements, words};
+    size += (padded * section.units * words + 3) / 4 * 4;
+    return section;
+  };
+  for (uint32_t bits = c.bits, plane; bits > 0; bits -= plane) {
+    plane = std::bit_floor(bits);
+    planes.push_back(add(32, plane));
+  }
+  const Unit unit = unit_of(c.scales);
+  scales = add(unit.elements, unit.words);
+}
+
+void pack_row(const Packing& p, int64_t row, const std::byte* blocks, uint32_t* words) {
+  const Traits& block = traits(p.type);
+  Unpack* unpack = unpacker(p.type);
+  Unpacked unpacked{};
+  for (int64_t element = 0; element < p.k; element += block.block_elements, blocks += block.block_bytes) {
+    unpack(reinterpret_cast<const uint8_t*>(blocks), unpacked);
+    put_scales(p, unpacked, row, element, words);
+    for (int64_t i = 0; i < block.block_elements; i += 32) {
+      uint32_t low = 0;
+      for (const Section& plane : p.planes) {
+        const auto bits = static_cast<uint32_t>(plane.words);
+        put_plane(unpacked.codes + i, low, bits, words + p.at(plane, row, element + i), p.together);
+        low += bits;
+      }
+    }
+  }
+}
+
+void dequantize_row(const Packing& p, int64_t row, const uint32_t* words, float* out) {
+  const Coding& c = coding(p.type);
+  const int64_t group = group_elements(c.scales);
+  for (int64_t first = 0; first < p.k; first += group) {
+    const ScaleMin s = scale_min_at(p, row, first, words);
+    for (int64_t i = first; i < first + group; ++i) {
+      const float level = static_cast<float>(c.level(code_at(p, row, i, words)));
+      out[i] = has_minimum(c.scales) ? s.scale * level + s.min : s.scale * level;
+    }
+  }
+}
+
+}  // namespace weft::quant

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "quant/codes.h"
+
+/// Weights (n, k) repacked for products: codes, factors and parts of ggml's blocks, in whole aligned words.
+///
+/// A code of 2 to 8 bits is cut into planes of 8, 4, 2 or 1 bits (3 = 2 + 1, 5 = 4 + 1, 6 = 4 + 2; the first
+/// plane has the low bits). In a plane of b bits a unit of 32 elements is b words: the bits of element 4 j +
+/// c are in byte c of word j b / 8, from bit j b % 8 on. So one shift and one mask of a word give 4
+/// neighbouring codes as bytes, which is what dot products of bytes take.
+///
+/// The last section has the scales, in units of so many elements and words:
+///   half, bfloat     64, 1   two factors of 16 bits
+///   halves           32, 1   the factor
+///   parts            32, 1   two parts of 16 bits
+///   sixes           256, 4   the factor | 8 low nibbles of scales | 8 of minima | 8 upper 2 bits of each
+///   nibbles, bytes  256, 5   the factor | 16 parts of 8 bits
+///
+/// A section holds its units row by row. A CPU interleaves 16 rows, word by word, so that a vector holds the
+/// same elements of several rows. Rows are filled up with zeros to a multiple of 16. A section starts at a
+/// multiple of 4 words.
+namespace weft::quant {
+
+inline constexpr int64_t kPackedRows = 16;
+
+struct Section {
+  int64_t start;            ///< words
+  int64_t units;            ///< of a row
+  int64_t elements, words;  ///< of a unit
+};
+
+class Packing {
+ public:
+  /// `together`: rows that are interleaved, 1 or kPackedRows. Plain floats have no packing
+  /// (ErrorKind::invalid), and k must be whole blocks.
+  Packing(Type type, int64_t n, int64_t k, int64_t together);
+
+  Type type;
+  int64_t n, k, together;
+  std::vector<Section> planes;  ///< bits of a plane = words of its units
+  Section scales;
+  int64_t size;  ///< words
+
+  /// The first word of the unit that has an element; its next words are `together` apart.
+  int64_t at(const Section& section, int64_t row, int64_t element) const {
+    return section.start +
+           (row / together * section.units + element / section.elements) * section.words * together +
+           row % together;
+  }
+};
+
+/// Packs one row of blocks into words that are zero so far.
+void pack_row(const Packing& packing, int64_t row, const std::byte* blocks, uint32_t* words);
+/// The k values of a packed row: the same bits as dequantize() of its blocks.
+void dequantize_row(const Packing& packing, int64_t row, const uint32_t* words, float* out);
+
+}  // namespace weft::quant
