@@ -199,7 +199,9 @@ void Recorder::State::check_bindings(const Kernel::State& kernel, std::span<cons
       fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' belongs to another device", kernel.name,
            buffer.label);
     const uint64_t size = b.size ? b.size : buffer.size - std::min(b.offset, buffer.size);
-    if (size == 0 || b.offset > buffer.size || size > buffer.size - b.offset)
+    const uint64_t limit =
+        std::max(buffer.size, std::min<uint64_t>(buffer.memory.capacity, 16));  // one vector
+    if (size == 0 || b.offset > buffer.size || size > limit - b.offset)
       fail(ErrorKind::invalid,
            "[gpu] kernel '{}': binding {} covers {} bytes at {} of buffer '{}', which has {}", kernel.name, i,
            size, b.offset, buffer.label, buffer.size);

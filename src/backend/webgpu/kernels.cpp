@@ -70,6 +70,9 @@ bool has_kernel(std::string_view name) {
 void record(Context& context, const Step& step) {
   const auto found = table().find(step.kernel);
   if (found == table().end()) fail(ErrorKind::unsupported, "[webgpu] there is no kernel '{}'", step.kernel);
+  for (const Operand& operand : step.inputs)
+    if (operand.storage) check_operand(step.kernel, operand);
+  for (const Operand& operand : step.outputs) check_operand(step.kernel, operand);
   if (!step.program || step.kernel == "elementwise" || step.kernel == "rows" ||
       (step.kernel == "matmul_batched" && takes_epilogue(step)))
     return found->second(context, step);

@@ -102,7 +102,7 @@ bool is_wide(const Product& p, size_t operand, bool along_k, int64_t count) {
   bool wide = (along_k ? f.k_stride : f.stride) == 1 && (along_k ? p.k : f.size) % count == 0 &&
               (along_k ? f.stride : f.k_stride) % count == 0 && p.batch.offsets[operand] % count == 0;
   for (const Walk::Dim& dim : p.batch.dims) wide = wide && dim.strides[operand] % count == 0;
-  return wide;
+  return wide && f.buffer.size() >= 16;  // an array of vectors has one at least
 }
 
 /// Whether `store` is always given four elements that are an aligned vector of the output.

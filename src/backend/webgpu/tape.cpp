@@ -60,8 +60,9 @@ void Tape::replay(gpu::Device& device, std::vector<gpu::Buffer> buffers, std::sp
     bindings.clear();
     for (const Part& part : d.bindings) {
       const gpu::Buffer& buffer = part.buffer < 0 ? part.fixed : buffers[static_cast<size_t>(part.buffer)];
-      // The size is part of what a bind group is known by.
-      bindings.emplace_back(buffer, part.offset, part.size ? part.size : buffer.size());
+      // The size is part of what a bind group is known by. Kernels that load vectors ask for one at least.
+      bindings.emplace_back(buffer, part.offset,
+                            part.size ? part.size : std::max<uint64_t>(buffer.size(), 16));
     }
     recorder.dispatch(d.kernel, bindings, d.grid, d.table ? std::span<const std::byte>() : words);
   }

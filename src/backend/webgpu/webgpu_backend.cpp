@@ -44,12 +44,7 @@ std::unique_ptr<Prepared> WebgpuBackend::prepare(std::span<const Step> steps,
                                                  std::span<const StoragePtr> storages) {
   auto tape = std::make_unique<webgpu::Tape>();
   webgpu::Context context(device_, *tape, buffers_of(storages));
-  for (const Step& step : steps) {
-    for (const Operand& operand : step.inputs)
-      if (operand.storage) webgpu::check_operand(step.kernel, operand);
-    for (const Operand& operand : step.outputs) webgpu::check_operand(step.kernel, operand);
-    webgpu::record(context, step);
-  }
+  for (const Step& step : steps) webgpu::record(context, step);
   return tape;
 }
 
