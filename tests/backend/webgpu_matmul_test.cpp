@@ -134,10 +134,8 @@ TEST_SUITE("gpu matmul") {
     for (int64_t busy : {1, 1000, 32'768})
       check({{{64, 64}, {64, 64}, f16, f16, f32, kPlain, kTurned},
              {{130, 70}, {70, 132}, f16, f16, f16, kPlain, kTurned},
-             {{130, 72}, {72, 136}, f16, f16, f16},
-             {{136, 72}, {72, 136}, f16, f16, f32, kTurned, kPlain},
-             {{129, 77}, {77, 131}, f16, f16, bf16, kTurned, kTurned},
-             {{2, 65, 80}, {2, 80, 66}, f16, f16, f16, kSliced, kFlipped}},
+             {{136, 72}, {72, 136}, f16, f16, f16, kTurned, kPlain},
+             {{2, 65, 77}, {2, 77, 66}, f16, f16, bf16, kSliced, kFlipped}},
             [&](MatmulDevice& device) {
               device.software = false;
               device.busy = busy;

@@ -115,16 +115,18 @@ bool stores_whole_fours(const Product& p, int64_t count) {
 }
 
 /// The start of a function that loads `width` elements of factor a or b from `at` on. Rows and columns
-/// outside are those of the edge: nobody stores what becomes of them. k outside is 0; where steps of k are
-/// whole, nothing is checked, for that costs a tenth of the speed.
+/// outside are those of the edge: nobody stores what becomes of them. k outside is 0. What whole tiles cover
+/// is not checked: that costs a tenth of the speed.
 std::string load_head(const MatmulStep& step, std::string_view function, char name, std::string_view type,
                       int width) {
+  const auto ragged = [](int64_t size, int64_t tile) { return tile == 0 || size % tile != 0; };
+  const Product& p = step.product;
+  const bool is_a = name == 'a', clamp = is_a ? ragged(p.a.size, step.tile.m) : ragged(p.b.size, step.tile.n);
   std::string text = fmt::format("fn {}_{}(base: u32, outer: u32, k: u32) -> {} {{\n", function, name, type);
-  if (step.tile.k == 0 || step.product.k % step.tile.k != 0)
-    text += fmt::format("  if (k >= size_k()) {{ return {}(); }}\n", type);
-  return text +
-         fmt::format("  let at = base + min(outer, size_{1}() - {2}u) * {0}_stride() + k * {0}_k_stride();\n",
-                     name, name == 'a' ? 'm' : 'n', width);
+  if (ragged(p.k, step.tile.k)) text += fmt::format("  if (k >= size_k()) {{ return {}(); }}\n", type);
+  const std::string inside =
+      clamp ? fmt::format("min(outer, size_{}() - {}u)", is_a ? 'm' : 'n', width) : "outer";
+  return text + fmt::format("  let at = base + {1} * {0}_stride() + k * {0}_k_stride();\n", name, inside);
 }
 
 /// `one_a` i places further along.
