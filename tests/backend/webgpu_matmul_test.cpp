@@ -173,6 +173,7 @@ TEST_SUITE("gpu matmul") {
     check({{{12, 1100}, {1100, 12}, f32, f32, f32, kPlain, kTurned},
            {{12, 1100}, {1100, 13}, f16, f16, f16},
            {{2, 1030}, {1030, 9}, f16, f16, f16},
+           {{2, 1600}, {1600, 12}},
            {{12, 1030}, {1030, 12}, i32, i32, i32}},
           [](MatmulDevice& device) { device.software = false; });
   }
@@ -188,7 +189,10 @@ TEST_SUITE("gpu matmul") {
         {{12, 8}, {8, 300}},
     };
     check(cases, [](MatmulDevice& device) { device.limits.max_binding_size = 4096; });
-    check({{{1, 64}, {64, 200}, f32, f32, f32, kPlain, kTurned}, {{300, 64}, {64, 2}, f16, f16, f16}},
+    check({{{1, 64}, {64, 200}, f32, f32, f32, kPlain, kTurned},
+           {{300, 64}, {64, 2}, f16, f16, f16},
+           {{7, 300}, {300, 40}},
+           {{40, 700}, {700, 3}, f32, f32, f32, kPlain, kTurned}},
           [](MatmulDevice& device) {
             device.limits.max_binding_size = 4096;
             device.software = false;

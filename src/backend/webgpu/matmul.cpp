@@ -45,6 +45,11 @@ Product product_of(const Operand& a, const Operand& b) {
   return p;
 }
 
+/// Whether swapped() makes vectors of the columns, whose elements then lie side by side.
+bool has_few_columns(const Product& p) {
+  return p.b.size <= kVectors && p.b.size < p.a.size && p.row_stride == p.b.size;
+}
+
 /// out^T = b^T a^T.
 Product swapped(Product p) {
   std::swap(p.a, p.b);
@@ -54,11 +59,10 @@ Product swapped(Product p) {
   return p;
 }
 
-/// Slices of k that bring a grid near `wanted` invocations, none of them empty or shorter than `shortest`.
-int64_t slices_for(Product p, const Tile& tile, int64_t wanted, int64_t shortest) {
+/// Slices of k that bring a grid near `wanted` invocations, none of them shorter than `shortest`.
+int64_t slices_for(const Product& p, const Tile& tile, int64_t wanted, int64_t shortest) {
   const int64_t slices = std::min((wanted - 1) / (groups_of(p, tile) * tile.threads) + 1, p.k / shortest);
-  p.slices = std::max<int64_t>(slices, 1);
-  return (p.k - 1) / p.slice_k() + 1;
+  return std::max<int64_t>(slices, 1);
 }
 
 /// The first of the tiles, largest first, that fits and keeps the device busy; else the last that fits, with
@@ -170,11 +174,13 @@ void matmul(Context& context, const Step& step, const MatmulDevice& device) {
   const auto limit = device.limits.max_binding_size;
   if (is_simple(whole, device) && parts_that_fit(whole, limit).size() == 1)
     return multiply_elements({context, device, whole, target});
-  if (!device.software && whole.b.size <= kVectors && whole.b.size < whole.a.size) whole = swapped(whole);
   std::vector<Product> parts = parts_that_fit(whole, limit);
-  const Choice choice = choose(parts[0], device);
-  const auto sums_fit = static_cast<int64_t>(limit / 4) / target.count;
-  if (parts.size() == 1) parts[0].slices = std::min(choice.slices, sums_fit);
+  for (Product& part : parts)
+    if (!device.software && has_few_columns(part)) part = swapped(part);
+  if (parts.size() == 1) {
+    const auto sums_that_fit = static_cast<int64_t>(limit / 4) / target.count;
+    parts[0].cut(std::min(choose(parts[0], device).slices, sums_that_fit));
+  }
 
   // Where k is cut, and where rows of halves begin within a word, 32-bit sums come first.
   const bool half = size_of(out.dtype) == 2;
@@ -186,7 +192,10 @@ void matmul(Context& context, const Step& step, const MatmulDevice& device) {
     sums.dtype = floats ? DType::f32 : out.dtype;
     sums.epilogue = nullptr;
   }
-  for (const Product& part : parts) choice.form({context, device, part, sums, choice.tile});
+  for (const Product& part : parts) {
+    const Choice choice = choose(part, device);
+    choice.form({context, device, part, sums, choice.tile});
+  }
   if (!direct) finish(context, sums, parts[0].slices, out, target);
 }
 

@@ -27,7 +27,8 @@ struct Product {
   int64_t slices = 1;                         ///< of k, each with an output of its own
   bool adds = false;                          ///< to what earlier parts left in out
 
-  int64_t slice_k() const;  ///< k of a slice; the last ones may have less
+  void cut(int64_t into);   ///< sets `slices` to that or less, so that none is empty
+  int64_t slice_k() const;  ///< k of a slice; the last one may have less
 };
 
 /// Where a product goes: elements in the order of the whole output. 32-bit sums where k was cut.

@@ -41,7 +41,7 @@ Span span_of(const Product& p, size_t operand) {
 }
 
 /// The first `size` of an axis, or what comes after them.
-Product cut(Product p, size_t axis, int64_t size, bool after) {
+Product part_of(Product p, size_t axis, int64_t size, bool after) {
   const std::array<int64_t, 3> strides = axes_of(p)[axis].strides;
   int64_t& whole = axis == 0   ? p.a.size
                    : axis == 1 ? p.b.size
@@ -67,8 +67,8 @@ void add_parts(std::vector<Product>& parts, const Product& p, int64_t limit) {
     const auto axis = static_cast<size_t>(longest - axes.begin());
     // Rows and columns stay aligned for wide loads.
     const int64_t half = longest->size > 128 ? longest->size / 128 * 64 : longest->size / 2;
-    add_parts(parts, cut(p, axis, half, false), limit);
-    add_parts(parts, cut(p, axis, half, true), limit);
+    add_parts(parts, part_of(p, axis, half, false), limit);
+    add_parts(parts, part_of(p, axis, half, true), limit);
     return;
   }
   parts.push_back(p);
@@ -142,6 +142,11 @@ bool Factor::along_k() const {
 
 int64_t Product::slice_k() const {
   return (k + slices * kSliceStep - 1) / (slices * kSliceStep) * kSliceStep;
+}
+
+void Product::cut(int64_t into) {
+  slices = into;
+  slices = (k - 1) / slice_k() + 1;
 }
 
 std::vector<Product> parts_that_fit(const Product& whole, uint64_t limit) {
