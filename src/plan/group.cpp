@@ -23,6 +23,11 @@ bool is_cheap(const Op& op) {
   return names.contains(op.name);
 }
 
+/// Kernels that can finish with an epilogue.
+bool is_product(const Op& op) {
+  return op.name == "matmul_batched" || op.name == "qmatmul_packed" || op.name == "qmatmul_i8";
+}
+
 /// Strides of dims of size 1 say nothing.
 Layout normal(Layout layout) {
   for (size_t d = 0; d < layout.shape.size(); ++d)
@@ -254,7 +259,7 @@ bool Group::take(int s) {
   if (std::ranges::find(made.users, matmul_) != made.users.end()) return false;  // it reads memory
   if (made.wanted && (kind != OpKind::elementwise || matmul_ >= 0 || !only_used_here(s))) return false;
   if (is_fold(s)) return !made.wanted && take_fold(s);
-  if (made.node->op->name == "matmul_batched") return !made.wanted && take_matmul(s);
+  if (is_product(*made.node->op)) return !made.wanted && take_matmul(s);
   if (kind != OpKind::elementwise && kind != OpKind::view) return false;
 
   std::optional<std::vector<Use>> uses = uses_of(s);

@@ -76,6 +76,11 @@ TEST_SUITE("base: plan") {
     const Array x = values({2, 7, 16}), w = values({16, 10}), b = values({10}), r = values({2, 7, 10});
     CHECK(kernels([&] { return matmul(x, w) + b; }) == 1);
     CHECK(kernels([&] { return r + relu(matmul(x, w) + b) * 0.5; }) == 1);
+    const Attrs packed{{"type", "q4_0"}, {"n", 3}, {"k", 32}};
+    const Array x32 = values({2, 32}), b3 = values({3});
+    const Array words = call("repack", {as(values({3, 18}), DType::u8)}, {{"type", "q4_0"}, {"k", 32}});
+    eval(words);
+    CHECK(kernels([&] { return relu(call("qmatmul_packed", {x32, words}, packed) + b3); }) == 1);
     CHECK(kernels([&] { return call("softmax", {matmul(x, w) + b}, {{"dim", -1}}); }) == 2);
   }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/webgpu/matmul.h"
 #include "backend/webgpu/webgpu_backend.h"
 
 namespace weft::embedded {
@@ -104,8 +105,9 @@ Operand without_gaps(Context& context, const Operand& operand, int64_t align) {
   return copied;
 }
 
-void declare_packed(Builder& builder, const Operand& words, const quant::Packing& packing, bool shared,
-                    bool bytes) {
+void declare_packed(Context& context, Builder& builder, const Operand& packed, const quant::Packing& packing,
+                    bool shared, bool bytes) {
+  const Operand words = without_gaps(context, packed, 4);
   const quant::Coding& coding = quant::coding(packing.type);
   const std::string all = builder.read(buffer_of(words), 4);
   const std::string start = builder.number(words.layout.offset / 4);
@@ -120,7 +122,10 @@ void declare_packed(Builder& builder, const Operand& words, const quant::Packing
   builder.code += number_function("scales_units", builder.number(packing.scales.units));
   builder.code +=
       fmt::format("fn offset() -> i32 {{ return bitcast<i32>({}); }}\n", builder.number(coding.offset));
-  builder.code += "fn halves(word: u32) -> vec2<f32> { return unpack2x16float(word); }\n";
+  builder.code += fmt::format("fn halves(word: u32) -> vec2<f32> {{ return {}; }}\n",
+                              context.device.features().unpack_f16
+                                  ? "unpack2x16float(word)"
+                                  : "vec2<f32>(weft_from_f16(word & 0xffffu), weft_from_f16(word >> 16u))");
   builder.code += table_functions(builder, coding, shared);
   builder.code += embedded::webgpu_kernels("qmatmul");
   const std::string codes = codes_of(coding.bits);
@@ -169,13 +174,15 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
                               quant::group_elements(scales) == 32, quant::has_minimum(scales));
   builder.code += number_function("size_m", builder.number(m));
   builder.code += number_function("size_n", builder.number(packing.n));
-  declare_packed(builder, without_gaps(context, step.inputs[1], 4), packing, form.barriers, bytes);
+  declare_packed(context, builder, step.inputs[1], packing, form.barriers, bytes);
   builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}[i + {}]); }}\n",
                               bytes ? "vec4<u32>" : "vec4<f32>", bytes ? "" : "bitcast<vec4<f32>>",
                               builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
   builder.code += embedded::webgpu_kernels(bytes ? "qmatmul_x_i8" : "qmatmul_x");
-  builder.code += fmt::format("fn store(at: u32, x: f32) {{ {}[at] = bitcast<u32>(x); }}\n",
-                              builder.write(buffer_of(out)));
+  builder.code += "alias T = f32;\n" + result_function(builder, {buffer_of(out), out.dtype, count,
+                                                                 step.program ? &step : nullptr});
+  builder.code +=
+      fmt::format("fn store(at: u32, x: f32) {{ {}[at] = result(at, x); }}\n", builder.write(buffer_of(out)));
 
   std::string body;
   if (!quant::coding(packing.type).table.empty() && form.barriers)
@@ -194,6 +201,12 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
                    pieces(m, form.vectors) * pieces(packing.n, form.threads / form.lanes * form.rows),
                    static_cast<int>(form.threads), body + "  multiply_vectors(index, thread);\n");
   }
+}
+
+bool takes_epilogue(const gpu::Device& device, const Step& step) {
+  if (step.kernel != "qmatmul_i8" && step.kernel != "qmatmul_packed") return false;
+  const bool through_matmul = step.kernel == "qmatmul_packed" && device.type() == gpu::AdapterType::cpu;
+  return !through_matmul && step.outputs[0].dtype == DType::f32 && takes_epilogue(step);
 }
 
 void qmatmul(Context& context, const Step& step) {

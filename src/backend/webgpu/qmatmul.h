@@ -24,11 +24,14 @@ QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k)
 /// qmatmul_packed or qmatmul_i8 in a given form.
 void multiply_packed(Context& context, const Step& step, const QuantForm& form);
 
+/// Whether it is a product with packed weights, and its program can run where elements are stored.
+bool takes_epilogue(const gpu::Device& device, const Step& step);
+
 /// Codes and scales of a row as WGSL functions: `levels(row, block)`, `scales(row, block)`, `blocks()`,
 /// `offset()`. `shared`: tables are in the workgroup's memory, where main puts pair_of(i) into pairs[i].
 /// `bytes`: the scales leave the offset of the codes to the product.
-void declare_packed(Builder& builder, const Operand& words, const quant::Packing& packing, bool shared,
-                    bool bytes);
+void declare_packed(Context& context, Builder& builder, const Operand& packed, const quant::Packing& packing,
+                    bool shared, bool bytes);
 
 std::string_view name_of_scales(quant::Scales scales);
 

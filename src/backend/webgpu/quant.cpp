@@ -205,7 +205,7 @@ void dequantize_packed(Context& context, const Step& step) {
   if (element_count(step.outputs[0].layout.shape) == 0) return;
   const Operand& out = step.outputs[0];
   Builder builder("dequantize_packed");
-  declare_packed(builder, without_gaps(context, step.inputs[0], 4), packing, false, false);
+  declare_packed(context, builder, step.inputs[0], packing, false, false);
   builder.code += fmt::format("fn size_n() -> u32 {{ return {}; }}\n", builder.number(packing.n));
   builder.code += "fn store8(at: u32, low: vec4<f32>, high: vec4<f32>) {\n";
   const std::string to = builder.write(buffer_of(out), 4);
