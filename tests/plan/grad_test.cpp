@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "backend/cpu/cpu_backend.h"
 #include "ops/shorthand.h"
 #include "support/gpus.h"
 #include "weft/random.h"
@@ -115,6 +116,27 @@ TEST_SUITE("base: checkpoint") {
     const Arrays got = grad(loss(true))({sample(), w});
     CHECK(calls == 3);
     for (size_t i = 0; i < 2; ++i) CHECK(got[i].to_vector() == want[i].to_vector());
+  }
+
+  TEST_CASE("takes less memory") {
+    const auto peak = [](bool again) {
+      const Device device(std::make_shared<CpuBackend>());
+      const Array w = full({64, 64}, 0.01, {.device = device}), x = ones({64, 64}, {.device = device});
+      const ArrayFunction four = [](const Arrays& p) {
+        Array y = p[0];
+        for (int i = 0; i < 4; ++i) y = tanh(matmul(y, p[1]));
+        return y;
+      };
+      const auto loss = grad([&](const Arrays& p) {
+        Array y = p[0];
+        for (int i = 0; i < 8; ++i) y = (again ? checkpoint(four) : four)({y, p[1]});
+        return sum(y);
+      });
+      const Arrays grads = loss({x, w});
+      eval(grads);
+      return device.backend().memory().peak;
+    };
+    CHECK(peak(true) * 3 < peak(false) * 2);
   }
 
   TEST_CASE("what was dropped is dropped again, and the stream of keys goes on") {
