@@ -9,6 +9,7 @@
 #include "conform/conform.h"
 #include "devices.h"
 #include "doctor/doctor.h"
+#include "op_table/op_table.h"
 #include "term.h"
 #include "tokenize.h"
 #include "weft/version.h"
@@ -19,7 +20,8 @@ constexpr int kUsage = 2;  // exit status of a wrong call
 
 std::vector<weft::cli::CommandWords> words_of(const CLI::App& app) {
   std::vector<weft::cli::CommandWords> commands;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command :
+       app.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); })) {
     weft::cli::CommandWords words{command->get_name(), command->get_description(), {}};
     for (const CLI::Option* option : command->get_options())
       for (const std::string& name : option->get_lnames()) words.options.push_back("--" + name);
@@ -91,6 +93,11 @@ int main(int argc, char** argv) {
   command->add_flag("--special", tokenize.special, "Control tokens spelt in the text become tokens");
   command->add_flag("--explain", tokenize.explain, "One line per token: id, kind, spelling, text");
   command->callback([&] { status = weft::cli::tokenize(tokenize); });
+
+  bool markdown = false;
+  command = app.add_subcommand("ops", "List the ops")->group("");  // for docs/ops.md, not for users
+  command->add_flag("--markdown", markdown, "As docs/ops.md");
+  command->callback([&] { status = weft::op_table::run(markdown); });
 
   std::string shell;
   command = app.add_subcommand("completion", "Print a completion script for a shell");

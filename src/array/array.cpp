@@ -61,12 +61,18 @@ Node::~Node() {
   }
 }
 
+void check_dtype(std::string_view op, DType dtype, const Device& device) {
+  if (!device.backend().has_dtype(dtype))
+    fail(ErrorKind::unsupported, "[{}] {} has no {}; use i32, or the CPU", op, device.name(), name_of(dtype));
+}
+
 Array Array::from_bytes(DType dtype, std::span<const std::byte> bytes, const Shape& shape,
                         const Device& device) {
   const int64_t count = element_count(shape);
   if (bytes.size() != static_cast<uint64_t>(count) * size_of(dtype))
     fail(ErrorKind::invalid, "[array] {} bytes were given for {} elements of {}", bytes.size(), count,
          name_of(dtype));
+  check_dtype("array", dtype, device);
   const StoragePtr storage = device.backend().alloc(std::max<uint64_t>(bytes.size(), 1), "array");
   if (!bytes.empty()) device.backend().write(storage, 0, bytes);
   return leaf({shape, dtype, storage, Layout::contiguous(shape)}, device);

@@ -45,6 +45,9 @@ struct Node {
   bool ready() const { return outputs[0].ready(); }
 };
 
+/// Throws ErrorKind::unsupported where the device has no such elements.
+void check_dtype(std::string_view op, DType dtype, const Device& device);
+
 inline const Value& value_of(const Array& array) {
   return array.node()->outputs[array.output()];
 }

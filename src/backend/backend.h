@@ -81,6 +81,7 @@ class Backend {
   void run(std::span<const Step> steps);
   virtual MemoryUse memory() const = 0;
 
+  virtual bool has_dtype(DType) const { return true; }
   /// Whether a primitive that also has a composed form is better off with its kernel.
   virtual bool has_kernel(std::string_view) const { return true; }
 };

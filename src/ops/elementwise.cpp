@@ -105,7 +105,7 @@ Lanes bits2() {
 }
 template <auto f>
 Lanes words2() {
-  return lanes<nullptr, map2<int32_t, int32_t, f>, map2<uint32_t, uint32_t, f>>();
+  return lanes<nullptr, map2<int32_t, int32_t, f>, map2<uint32_t, uint32_t, f>, map2<int64_t, int64_t, f>>();
 }
 
 // Integers wrap: compute in the unsigned type of the same width.
@@ -179,8 +179,10 @@ constexpr auto kIsInf = [](auto x) {
   else
     return false;
 };
-constexpr auto kShiftLeft = [](auto a, auto b) { return static_cast<uint32_t>(a) << (b & 31); };
-constexpr auto kShiftRight = [](auto a, auto b) { return a >> (b & 31); };
+template <typename T>
+constexpr auto kLastBit = static_cast<T>(8 * sizeof(T) - 1);
+constexpr auto kShiftLeft = [](auto a, auto b) { return wrap(a) << (b & kLastBit<decltype(a)>); };
+constexpr auto kShiftRight = [](auto a, auto b) { return a >> (b & kLastBit<decltype(a)>); };
 constexpr auto kClamp = [](auto x, const double* attrs) {
   using T = decltype(x);
   if constexpr (std::is_floating_point_v<T>) {

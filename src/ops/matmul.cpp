@@ -52,7 +52,7 @@ void check_operands(std::string_view op, const Array& a, const Array& b) {
   if (a.dtype() != b.dtype())
     fail(ErrorKind::invalid, "[{}] inputs are {} and {}; convert one with to_dtype", op, name_of(a.dtype()),
          name_of(b.dtype()));
-  if (!is_float(a.dtype()) && a.dtype() != DType::i32 && a.dtype() != DType::u32)
+  if (!is_float(a.dtype()) && a.dtype() != DType::i32 && a.dtype() != DType::u32 && a.dtype() != DType::i64)
     fail(ErrorKind::invalid, "[{}] {} cannot be multiplied; convert to f32 or i32 with to_dtype", op,
          name_of(a.dtype()));
 }

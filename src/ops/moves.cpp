@@ -1,4 +1,6 @@
 // Movement ops that are written in views, cat and pad_constant. All keep any dtype.
+#include <cmath>
+
 #include "base/error.h"
 #include "ops/shorthand.h"
 #include "ops/slice.h"
@@ -65,6 +67,8 @@ Array pad(const OpCall& c) {
     if (!changes) return x;
     const bool* truth = std::get_if<bool>(&c.attrs.values().find("value")->second);
     const double value = truth ? static_cast<double>(*truth) : c.attrs.number("value");
+    if (!is_float(x.dtype()) && !std::isfinite(value))
+      fail(ErrorKind::invalid, "[pad] {} is not a value of {}", value, name_of(x.dtype()));
     return call("pad_constant", {x}, {{"lo", lo}, {"hi", hi}, {"value", value}});
   }
   if (mode != "reflect" && mode != "replicate")

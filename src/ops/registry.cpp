@@ -101,6 +101,7 @@ std::vector<Array> apply(const Op& op, std::vector<Array> inputs, Attrs given, c
   if (op.kind == OpKind::composed) return op.compose({op, inputs, attrs, device});
 
   const std::vector<OutputSpec> specs = op.infer({op, inputs, attrs, device});
+  for (const OutputSpec& spec : specs) check_dtype(asked->name, spec.dtype, device);
   if (op.compose && !device.backend().has_kernel(op.name)) return op.compose({op, inputs, attrs, device});
   auto node = std::make_shared<Node>(&op, attrs, std::move(inputs), device);
   node->asked = asked;

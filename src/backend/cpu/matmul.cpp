@@ -102,21 +102,22 @@ void gemm_rounded(ThreadPool& pool, const Batch& batch, const GemmOperand& a, co
     }
 }
 
-/// Unsigned: wraps around for i32 too.
-void matmul_integers(ThreadPool& pool, const Batch& batch, uint32_t* out) {
+/// Words are unsigned: signed integers wrap around as well.
+template <typename Word>
+void matmul_integers(ThreadPool& pool, const Batch& batch, Word* out) {
   const int64_t row_work = std::max<int64_t>(batch.n * batch.k, 1);
   pool.for_each(static_cast<size_t>(batch.count() * batch.m),
                 static_cast<size_t>(ceil_div(1 << 16, row_work)), [&](size_t begin, size_t end) {
                   for (int64_t row = static_cast<int64_t>(begin); row < static_cast<int64_t>(end); ++row) {
                     const auto [of_a, of_b] = batch.offsets(row / batch.m);
-                    const uint32_t* a = reinterpret_cast<const uint32_t*>(batch.a.data) + of_a +
-                                        row % batch.m * batch.a.row_stride;
-                    const uint32_t* b = reinterpret_cast<const uint32_t*>(batch.b.data) + of_b;
-                    uint32_t* to = out + row * batch.n;
-                    std::fill_n(to, batch.n, 0u);
+                    const Word* a = reinterpret_cast<const Word*>(batch.a.data) + of_a +
+                                    row % batch.m * batch.a.row_stride;
+                    const Word* b = reinterpret_cast<const Word*>(batch.b.data) + of_b;
+                    Word* to = out + row * batch.n;
+                    std::fill_n(to, batch.n, Word{0});
                     for (int64_t p = 0; p < batch.k; ++p) {
-                      const uint32_t factor = a[p * batch.a.column_stride];
-                      const uint32_t* from = b + p * batch.b.row_stride;
+                      const Word factor = a[p * batch.a.column_stride];
+                      const Word* from = b + p * batch.b.row_stride;
                       for (int64_t j = 0; j < batch.n; ++j) to[j] += factor * from[j * batch.b.column_stride];
                     }
                   }
@@ -161,9 +162,11 @@ void matmul(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Te
   const Tensor &a = inputs[0], &b = inputs[1], &out = outputs[0];
   if (element_count(out.layout.shape) == 0) return;
   const Batch batch = batch_of(a, b);
-  const auto is_word = [](DType d) { return d == DType::i32 || d == DType::u32; };
-  if (is_word(a.dtype) && a.dtype == b.dtype && out.dtype == a.dtype)
-    return matmul_integers(pool, batch, out.as<uint32_t>());
+  if (a.dtype == b.dtype && a.dtype == out.dtype) {
+    if (a.dtype == DType::i64) return matmul_integers(pool, batch, out.as<uint64_t>());
+    if (a.dtype == DType::i32 || a.dtype == DType::u32)
+      return matmul_integers(pool, batch, out.as<uint32_t>());
+  }
   if (!is_float(a.dtype) || !is_float(b.dtype) || !is_float(out.dtype))
     fail(ErrorKind::unsupported, "[matmul] no kernel for {} x {} -> {}", name_of(a.dtype), name_of(b.dtype),
          name_of(out.dtype));

@@ -33,6 +33,7 @@ class WebgpuBackend : public Backend {
   void run(Prepared& prepared, std::span<const StoragePtr> storages,
            std::span<const double> constants) override;
   MemoryUse memory() const override;
+  bool has_dtype(DType dtype) const override { return dtype != DType::i64; }  // WGSL has none
   bool has_kernel(std::string_view op) const override;
 
   gpu::Device& device() { return device_; }
