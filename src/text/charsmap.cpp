@@ -32,7 +32,7 @@ CharsMap::CharsMap(std::string_view blob) {
   if (size > blob.size() || size % sizeof(uint32_t) != 0)
     fail(ErrorKind::io, "[tokenizer] precompiled_charsmap: {} bytes of {} are announced", size, blob.size());
   units_.resize(size / sizeof(uint32_t));
-  std::memcpy(units_.data(), blob.data(), size);
+  if (size > 0) std::memcpy(units_.data(), blob.data(), size);
   replacements_ = blob.substr(size);
 }
 

@@ -47,14 +47,18 @@ struct Problem {
   int64_t taps() const { return product(kernel); }
   int64_t depth() const { return ci * taps(); }  // elements of a window
   int64_t positions() const { return product(out); }
+  int64_t rows() const { return out[0] * out[1]; }  // of windows side by side
   int64_t work() const { return images * groups * co * depth() * positions(); }
   bool is_pointwise() const { return taps() == 1 && stride == Sizes{1, 1, 1} && padding == Sizes{0, 0, 0}; }
   bool is_direct() const { return co <= 4; }  // too few rows for a matrix product
 
-  // Of image `index / groups` and group `index % groups`: where it starts.
-  int64_t x_at(int64_t index) const { return index * ci * product(in); }
-  int64_t y_at(int64_t index) const { return index * co * positions(); }
-  int64_t w_at(int64_t index) const { return index % groups * co * depth(); }
+  /// Images that make a matrix wide enough for whole tiles.
+  int64_t chunk() const { return std::clamp<int64_t>(1024 / positions(), 1, std::max<int64_t>(images, 1)); }
+
+  // Where an image's part of a group starts.
+  int64_t x_at(int64_t image, int64_t group) const { return (image * groups + group) * ci * product(in); }
+  int64_t y_at(int64_t image, int64_t group) const { return (image * groups + group) * co * positions(); }
+  int64_t w_at(int64_t group) const { return group * co * depth(); }
 
   /// The problem that gives the gradient of x from that of y where windows are one apart: w turned round.
   Problem turned() const {
@@ -67,18 +71,20 @@ struct Problem {
   bool can_turn() const { return stride == Sizes{1, 1, 1}; }
 };
 
-/// The channels of one image and group, or their gradient: (channel, depth, height, phase, width), where
-/// element x of a row is at phase x % stride, column x / stride.
+/// The channels of one group in one or several images, or their gradient: (image, channel, depth, height,
+/// phase, width), where element x of a row is at phase x % stride, column x / stride.
 class Image {
  public:
-  explicit Image(const Problem& p) : p_(p), phases_(p.stride[2]) {
+  explicit Image(const Problem& p, int64_t images = 1) : p_(p), phases_(p.stride[2]) {
     for (size_t d = 0; d < 3; ++d)
       size_[d] = std::max((p.out[d] - 1) * p.stride[d] + p.dilation[d] * (p.kernel[d] - 1) + 1, int64_t{1});
     size_[2] = ceil_div(size_[2], phases_);
     row_ = size_[2] * phases_;
     plane_ = size_[1] * row_;
     channel_ = size_[0] * plane_;
-    data_ = scratch_image.floats(p.ci * channel_ + kSlack);
+    data_ = scratch_image.floats(images * p.ci * channel_ + kSlack);
+    std::fill_n(data_ + images * p.ci * channel_, kSlack, 0.0f);
+    taps_.reserve(static_cast<size_t>(p.depth()));
     for (int64_t channel = 0; channel < p.ci; ++channel)
       for (int64_t d = 0; d < p.kernel[0]; ++d)
         for (int64_t h = 0; h < p.kernel[1]; ++h)
@@ -93,18 +99,21 @@ class Image {
   /// Where the first window has each of its elements.
   const std::vector<int64_t>& taps() const { return taps_; }
   int64_t tap(int64_t element) const { return taps_[static_cast<size_t>(element)]; }
-  /// How far the row of windows (od, oh) is from the first one; its windows are side by side.
+  /// How far the row of windows (image, od, oh) is from the first one; its windows are side by side.
   int64_t row_of(int64_t row) const {
-    return row / p_.out[1] * p_.stride[0] * plane_ + row % p_.out[1] * p_.stride[1] * row_;
+    const int64_t plane = row / p_.out[1];
+    return plane / p_.out[0] * p_.ci * channel_ + plane % p_.out[0] * p_.stride[0] * plane_ +
+           row % p_.out[1] * p_.stride[1] * row_;
   }
-  int64_t row_count() const { return p_.out[0] * p_.out[1]; }
 
-  /// Fills channels [begin, end) from x (ci, in).
+  /// Fills channels [begin, end), counted over all images, from x (end - begin, in).
   void read(const float* x, int64_t begin, int64_t end) const {
     clear(begin, end);
-    if (end == p_.ci) std::fill_n(data_ + end * channel_, kSlack, 0.0f);
     each_run(begin, end, [&](int64_t from, int64_t to, int64_t count) {
-      for (int64_t i = 0; i < count; ++i) data_[to + i] = x[from + i * phases_];
+      if (phases_ == 1)
+        std::copy_n(x + from, count, data_ + to);
+      else
+        for (int64_t i = 0; i < count; ++i) data_[to + i] = x[from + i * phases_];
     });
   }
 
@@ -112,9 +121,9 @@ class Image {
     std::fill(data_ + begin * channel_, data_ + end * channel_, 0.0f);
   }
 
-  /// Writes channels [begin, end) to x (ci, in); what no window reaches is 0.
+  /// Writes channels [begin, end) to x (end - begin, in); what no window reaches is 0.
   void write(float* x, int64_t begin, int64_t end) const {
-    std::fill(x + begin * product(p_.in), x + end * product(p_.in), 0.0f);
+    std::fill_n(x, (end - begin) * product(p_.in), 0.0f);
     each_run(begin, end, [&](int64_t from, int64_t to, int64_t count) {
       for (int64_t i = 0; i < count; ++i) x[from + i * phases_] = data_[to + i];
     });
@@ -136,7 +145,7 @@ class Image {
         for (int64_t h = 0; h < p_.in[1]; ++h) {
           const int64_t at_d = d + p_.padding[0], at_h = h + p_.padding[1];
           if (at_d < 0 || at_d >= size_[0] || at_h < 0 || at_h >= size_[1]) continue;
-          const int64_t from = ((channel * p_.in[0] + d) * p_.in[1] + h) * p_.in[2],
+          const int64_t from = (((channel - begin) * p_.in[0] + d) * p_.in[1] + h) * p_.in[2],
                         to = channel * channel_ + at_d * plane_ + at_h * row_;
           for (int64_t phase = 0; phase < phases_; ++phase) {
             const int64_t first = std::max(-p_.padding[2], int64_t{0}) + phase;
@@ -155,18 +164,24 @@ class Image {
 
 // ---- loops along rows, compiled for wide vectors
 
+using Vector [[gnu::vector_size(64)]] = float;
+constexpr int64_t kLanes = 16, kVectors = 4;  // of a vector; at a time
+
+/// Into a parameter: a vector as a result would depend on the target it is compiled for.
+void load(Vector& vector, const float* from) {
+  std::memcpy(&vector, from, sizeof vector);
+}
+
 /// out[i] = sum over taps of weights[tap] x[offsets[tap] + i], in whole vectors: up to Image::kSlack more
 /// than count.
 void correlate_run(const float* x, const int64_t* offsets, const float* weights, int64_t taps, float* out,
                    int64_t count) {
-  using Vector [[gnu::vector_size(64)]] = float;
-  constexpr int64_t kLanes = 16, kVectors = 4;
   for (int64_t i = 0; i < count; i += kVectors * kLanes) {
     Vector sums[kVectors] = {};
     for (int64_t tap = 0; tap < taps; ++tap)
       for (int64_t v = 0; v < kVectors; ++v) {
         Vector part;
-        std::memcpy(&part, x + offsets[tap] + i + v * kLanes, sizeof part);
+        load(part, x + offsets[tap] + i + v * kLanes);
         sums[v] += weights[tap] * part;
       }
     std::memcpy(out + i, sums, sizeof sums);
@@ -184,39 +199,49 @@ void add_rows(const Rows& at, float factor, const float* x, float* y) {
     for (int64_t i = 0; i < at.count; ++i) y[i] += factor * x[i];
 }
 
-/// *sum += sum of x y
+/// *sum += sum of x y; reads up to Image::kSlack more than there is.
 void dot_rows(const Rows& at, const float* x, const float* y, float* sum) {
-  constexpr int64_t kLanes = 16;
-  float sums[kLanes] = {};
-  for (int64_t row = 0; row < at.rows; ++row, x += at.x_stride, y += at.y_stride) {
-    int64_t i = 0;
-    for (; i + kLanes <= at.count; i += kLanes)
-      for (int64_t l = 0; l < kLanes; ++l) sums[l] += x[i + l] * y[i + l];
-    for (int64_t l = 0; i + l < at.count; ++l) sums[l] += x[i + l] * y[i + l];
-  }
-  for (int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (int64_t l = 0; l < half; ++l) sums[l] += sums[l + half];
-  *sum += sums[0];
+  using Numbers [[gnu::vector_size(64)]] = int32_t;
+  const Numbers lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const auto count = static_cast<int32_t>(at.count);
+  Vector sums[kVectors] = {};
+  for (int64_t row = 0; row < at.rows; ++row, x += at.x_stride, y += at.y_stride)
+    for (int32_t i = 0; i < count; i += kVectors * kLanes)
+      for (int32_t v = 0; v < kVectors; ++v) {
+        const int32_t from = i + v * static_cast<int32_t>(kLanes);
+        Vector of_x, of_y;
+        load(of_x, x + from), load(of_y, y + from);
+        // Chosen, not multiplied by 0: what lies beyond the row may be infinite.
+        sums[v] += lane + from < count ? of_x * of_y : Vector{};
+      }
+  const Vector all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (int64_t l = 0; l < kLanes; ++l) *sum += all[l];
 }
 
 // ---- windows as the right operand of a product
 
 /// Columns are windows, rows their elements.
 void pack_windows(const Problem& p, const Image& image, const GemmBlock& block, int64_t width, float* out) {
-  std::vector<int64_t> places(static_cast<size_t>(width));
+  struct Run {
+    int64_t lane, place, count;  // windows side by side
+  };
+  std::vector<Run> runs;
   for (int64_t column = 0; column < block.columns; column += width) {
     const int64_t lanes = std::min(width, block.columns - column);
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      const int64_t position = block.column + column + lane;
-      places[static_cast<size_t>(lane)] = image.row_of(position / p.out[2]) + position % p.out[2];
+    runs.clear();
+    for (int64_t lane = 0; lane < lanes; lane += runs.back().count) {
+      const int64_t position = block.column + column + lane, at = position % p.out[2];
+      runs.push_back({lane, image.row_of(position / p.out[2]) + at, std::min(p.out[2] - at, lanes - lane)});
     }
-    const bool side_by_side = places[static_cast<size_t>(lanes - 1)] == places[0] + lanes - 1;
-    for (int64_t depth = block.row; depth < block.row + block.rows; ++depth, out += width) {
-      const float* from = image.data() + image.tap(depth);
-      if (side_by_side)
-        std::copy_n(from + places[0], lanes, out);
-      else
-        for (int64_t lane = 0; lane < lanes; ++lane) out[lane] = from[places[static_cast<size_t>(lane)]];
+    for (int64_t i = 0; i < block.rows; ++i, out += width) {
+      const float* from = image.data() + image.tap(block.row + i);
+      if (i + 1 < block.rows) {  // whole vectors: what is too much is overwritten by the next run or row
+        for (const Run& run : runs)
+          for (int64_t j = 0; j < run.count; j += kLanes)
+            std::memcpy(out + run.lane + j, from + run.place + j, sizeof(Vector));
+      } else {
+        for (const Run& run : runs) std::copy_n(from + run.place, run.count, out + run.lane);
+      }
       std::fill(out + lanes, out + width, 0.0f);
     }
   }
@@ -253,48 +278,84 @@ void direct_forward(const Problem& p, const Image& image, const float* w, float*
   const int64_t apart = image.row_of(1), count = (rows - 1) * apart + p.out[2];
   float* line = scratch_lines.floats(count + Image::kSlack);
   for (int64_t channel = 0; channel < p.co; ++channel)
-    for (int64_t row = 0; row < image.row_count(); row += rows) {
+    for (int64_t row = 0; row < p.rows(); row += rows) {
       wide<correlate_run>(image.data() + image.row_of(row), image.taps().data(), w + channel * p.depth(),
                           p.depth(), line, count);
       for (int64_t r = 0; r < rows; ++r)
-        std::copy_n(line + r * apart, p.out[2], y + (channel * image.row_count() + row + r) * p.out[2]);
+        std::copy_n(line + r * apart, p.out[2], y + (channel * p.rows() + row + r) * p.out[2]);
     }
 }
 
-/// Image and group `index`.
-void forward_one(ThreadPool& pool, const Problem& p, int64_t index, const float* x, const float* w,
-                 float* y) {
-  x += p.x_at(index), w += p.w_at(index), y += p.y_at(index);
-  const GemmOperand left = matrix(w, p.depth(), 1);
-  if (p.is_pointwise())
-    return gemm(pool, p.co, p.positions(), p.ci, left, matrix(x, p.positions(), 1), y, p.positions());
-  const Image image(p);
-  pool.for_each(static_cast<size_t>(p.ci), static_cast<size_t>(ceil_div(1 << 15, image.channel_stride())),
-                [&](size_t begin, size_t end) {
-                  image.read(x, static_cast<int64_t>(begin), static_cast<int64_t>(end));
-                });
-  if (p.is_direct()) return direct_forward(p, image, w, y);
-  const auto pack = [&](const GemmBlock& block, int64_t width, float* out) {
-    pack_windows(p, image, block, width, out);
-  };
-  gemm(pool, p.co, p.positions(), p.depth(), left, pack, y, p.positions());
-}
+/// Images [image, image + count) of one group.
+struct Chunk {
+  int64_t group, image, count;
+};
 
-/// body(index) for all images and groups: side by side where there are enough of them or they are small.
+/// body(chunk) for all images and groups: chunks side by side where there are enough or they are small.
 template <typename Body>
-void for_images(ThreadPool& pool, const Problem& p, const Body& body) {
-  const int64_t count = p.images * p.groups, work = p.work() / std::max<int64_t>(count, 1) + 1;
-  if (count >= int64_t{4} * pool.threads() || work < kParallelWork || p.is_direct())
-    pool.for_each(static_cast<size_t>(count), static_cast<size_t>(ceil_div(kParallelWork / 8, work)),
+void for_chunks(ThreadPool& pool, const Problem& p, int64_t images, const Body& body) {
+  const int64_t per_group = ceil_div(p.images, images), chunks = p.groups * per_group;
+  const auto one = [&](int64_t index) {
+    const int64_t image = index % per_group * images;
+    body(Chunk{index / per_group, image, std::min(images, p.images - image)});
+  };
+  const int64_t work = p.work() / std::max<int64_t>(chunks, 1) + 1;
+  if (chunks >= int64_t{4} * pool.threads() || work < kParallelWork || p.is_direct())
+    pool.for_each(static_cast<size_t>(chunks), static_cast<size_t>(ceil_div(kParallelWork / 8, work)),
                   [&](size_t begin, size_t end) {
-                    for (size_t i = begin; i < end; ++i) body(static_cast<int64_t>(i));
+                    for (size_t i = begin; i < end; ++i) one(static_cast<int64_t>(i));
                   });
   else
-    for (int64_t i = 0; i < count; ++i) body(i);
+    for (int64_t i = 0; i < chunks; ++i) one(i);
+}
+
+void read_images(ThreadPool& pool, const Problem& p, const Chunk& chunk, const float* x, const Image& image) {
+  const auto channels = static_cast<size_t>(chunk.count * p.ci);
+  pool.for_each(
+      channels, static_cast<size_t>(ceil_div(1 << 15, image.channel_stride())),
+      [&](size_t begin, size_t end) {
+        for (auto channel = static_cast<int64_t>(begin); channel < static_cast<int64_t>(end); ++channel)
+          image.read(x + p.x_at(chunk.image + channel / p.ci, chunk.group) + channel % p.ci * product(p.in),
+                     channel, channel + 1);
+      });
+}
+
+/// (co, count * positions) <-> the images' own (co, positions) in y; f(chunk's place, y's place, count).
+template <typename F>
+void each_image_row(const Problem& p, const Chunk& chunk, const GemmBlock& block, const F& f) {
+  const int64_t size = p.positions();
+  for (int64_t row = block.row; row < block.row + block.rows; ++row)
+    for (int64_t column = block.column; column < block.column + block.columns;) {
+      const int64_t image = column / size, at = column % size;
+      const int64_t count = std::min(size - at, block.column + block.columns - column);
+      f(row * chunk.count * size + column, p.y_at(chunk.image + image, chunk.group) + row * size + at, count);
+      column += count;
+    }
 }
 
 void forward(ThreadPool& pool, const Problem& p, const float* x, const float* w, float* y) {
-  for_images(pool, p, [&](int64_t index) { forward_one(pool, p, index, x, w, y); });
+  for_chunks(pool, p, p.is_direct() || p.is_pointwise() ? 1 : p.chunk(), [&](const Chunk& chunk) {
+    const int64_t columns = chunk.count * p.positions();
+    const float* weights = w + p.w_at(chunk.group);
+    float* to = y + p.y_at(chunk.image, chunk.group);
+    const GemmOperand left = matrix(weights, p.depth(), 1);
+    if (p.is_pointwise())
+      return gemm(pool, p.co, columns, p.ci, left, matrix(x + p.x_at(chunk.image, chunk.group), columns, 1),
+                  to, columns);
+    const Image image(p, chunk.count);
+    read_images(pool, p, chunk, x, image);
+    if (p.is_direct()) return direct_forward(p, image, weights, to);
+    const auto pack = [&](const GemmBlock& block, int64_t width, float* out) {
+      pack_windows(p, image, block, width, out);
+    };
+    if (chunk.count == 1) return gemm(pool, p.co, columns, p.depth(), left, pack, to, columns);
+    float* sums = scratch_sums.floats(p.co * columns);
+    gemm(pool, p.co, columns, p.depth(), left, pack, sums, columns, [&](const GemmBlock& block) {
+      each_image_row(p, chunk, block, [&](int64_t from, int64_t at, int64_t count) {
+        std::copy_n(sums + from, count, y + at);
+      });
+    });
+  });
 }
 
 // ---- gradients
@@ -318,11 +379,12 @@ Rows rows_of(const Problem& p, const Image& image) {
 }
 
 /// Channels [begin, end) of the gradient of x, where windows are further apart.
-void spread_gradient(ThreadPool& pool, const Problem& all, int64_t index, int64_t begin, int64_t end,
+void spread_gradient(ThreadPool& pool, const Problem& all, const Chunk& of, int64_t begin, int64_t end,
                      const float* g, const float* w, float* x) {
   Problem p = all;
   p.ci = end - begin;
-  g += all.y_at(index), w += all.w_at(index) + begin * p.taps(), x += all.x_at(index) + begin * product(p.in);
+  g += all.y_at(of.image, of.group), w += all.w_at(of.group) + begin * p.taps();
+  x += all.x_at(of.image, of.group) + begin * product(p.in);
   const Image image(p);
   image.clear(0, p.ci);
   const auto add = [&](float factor, const float* from, int64_t element) {
@@ -344,59 +406,74 @@ void spread_gradient(ThreadPool& pool, const Problem& all, int64_t index, int64_
 
 void input_gradient(ThreadPool& pool, const Problem& p, const float* g, const float* w, float* x) {
   if (p.is_pointwise()) {
-    for_images(pool, p, [&](int64_t index) {
-      gemm(pool, p.ci, p.positions(), p.co, matrix(w + p.w_at(index), 1, p.ci),
-           matrix(g + p.y_at(index), p.positions(), 1), x + p.x_at(index), p.positions());
+    for_chunks(pool, p, 1, [&](const Chunk& chunk) {
+      gemm(pool, p.ci, p.positions(), p.co, matrix(w + p.w_at(chunk.group), 1, p.ci),
+           matrix(g + p.y_at(chunk.image, chunk.group), p.positions(), 1),
+           x + p.x_at(chunk.image, chunk.group), p.positions());
     });
     return;
   }
   if (p.can_turn()) return forward(pool, p.turned(), g, turned_weights(p, w), x);
   constexpr int64_t kBlock = 1 << 17;  // floats of sums: they stay in L2
-  const int64_t block = std::clamp<int64_t>(kBlock / std::max<int64_t>(p.taps() * p.positions(), 1), 1, p.ci);
+  const int64_t block = std::clamp<int64_t>(kBlock / (p.taps() * p.positions()), 1, p.ci);
   const int64_t blocks = ceil_div(p.ci, block);
   pool.for_each(static_cast<size_t>(p.images * p.groups * blocks), 1, [&](size_t task, size_t) {
     const int64_t index = static_cast<int64_t>(task) / blocks,
                   begin = static_cast<int64_t>(task) % blocks * block;
-    spread_gradient(pool, p, index, begin, std::min(begin + block, p.ci), g, w, x);
+    spread_gradient(pool, p, {index % p.groups, index / p.groups, 1}, begin, std::min(begin + block, p.ci), g,
+                    w, x);
   });
 }
 
 void direct_weight_gradient(const Problem& p, const Image& image, const float* g, float* w) {
-  for (int64_t co = 0; co < p.co; ++co)
-    for (int64_t i = 0; i < p.depth(); ++i)
-      for (int64_t plane = 0; plane < p.out[0]; ++plane)
-        wide<dot_rows>(
-            rows_of(p, image), g + (co * p.out[0] + plane) * p.out[1] * p.out[2],
-            static_cast<const float*>(image.data() + image.tap(i) + image.row_of(plane * p.out[1])),
-            w + co * p.depth() + i);
+  const int64_t plane = p.out[1] * p.out[2];
+  float* line = scratch_lines.floats(plane + Image::kSlack);
+  std::fill_n(line + plane, Image::kSlack, 0.0f);
+  for (int64_t i = 0; i < p.co * p.out[0]; ++i) {
+    std::copy_n(g + i * plane, plane, line);
+    const float* windows = image.data() + image.row_of(i % p.out[0] * p.out[1]);
+    for (int64_t element = 0; element < p.depth(); ++element)
+      wide<dot_rows>(rows_of(p, image), static_cast<const float*>(line), windows + image.tap(element),
+                     w + i / p.out[0] * p.depth() + element);
+  }
 }
 
 void weight_gradient(ThreadPool& pool, const Problem& p, const float* x, const float* g, float* w) {
   std::fill_n(w, p.groups * p.co * p.depth(), 0.0f);
-  const auto one = [&](int64_t index) {  // adds to w
-    const float *from = x + p.x_at(index), *of_y = g + p.y_at(index);
-    float* to = w + p.w_at(index);
-    float* sums = scratch_sums.floats(p.co * p.depth());
+  const auto add_chunk = [&](const Chunk& chunk) {
+    const float* of_y = g + p.y_at(chunk.image, chunk.group);
+    float* to = w + p.w_at(chunk.group);
+    const int64_t rows = chunk.count * p.positions();
+    float* sums = scratch_sums.floats(p.co * (p.depth() + rows));
     const auto add = [&](const GemmBlock& block) {
       const int64_t at = block.row * p.depth() + block.column;
       wide<add_rows>(Rows{block.rows, block.columns, p.depth(), p.depth()}, 1.0f,
                      static_cast<const float*>(sums + at), to + at);
     };
-    const GemmOperand left = matrix(of_y, p.positions(), 1);
     if (p.is_pointwise())
-      return gemm(pool, p.co, p.depth(), p.positions(), left, matrix(from, 1, p.positions()), sums, p.depth(),
-                  add);
-    const Image image(p);
-    image.read(from, 0, p.ci);
+      return gemm(pool, p.co, p.depth(), rows, matrix(of_y, rows, 1),
+                  matrix(x + p.x_at(chunk.image, chunk.group), 1, rows), sums, p.depth(), add);
+    const Image image(p, chunk.count);
+    read_images(pool, p, chunk, x, image);
     if (p.is_direct()) return direct_weight_gradient(p, image, of_y, to);
+    const float* left = of_y;
+    if (chunk.count > 1) {
+      float* joined = sums + p.co * p.depth();  // (co, count * positions)
+      each_image_row(p, chunk, {0, 0, p.co, rows}, [&](int64_t at, int64_t from, int64_t count) {
+        std::copy_n(g + from, count, joined + at);
+      });
+      left = joined;
+    }
     const auto pack = [&](const GemmBlock& block, int64_t width, float* out) {
       pack_elements(p, image, block, width, out);
     };
-    gemm(pool, p.co, p.depth(), p.positions(), left, pack, sums, p.depth(), add);
+    gemm(pool, p.co, p.depth(), rows, matrix(left, rows, 1), pack, sums, p.depth(), add);
   };
   // Images of a group one after the other: the order of the sums does not depend on the threads.
+  const int64_t images = p.is_direct() || p.is_pointwise() ? 1 : p.chunk();
   const auto group = [&](int64_t at) {
-    for (int64_t image = 0; image < p.images; ++image) one(image * p.groups + at);
+    for (int64_t image = 0; image < p.images; image += images)
+      add_chunk({at, image, std::min(images, p.images - image)});
   };
   if (p.groups >= int64_t{2} * pool.threads())
     pool.for_each(static_cast<size_t>(p.groups), 1,
