@@ -1,8 +1,10 @@
 #include "io/gguf.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "io/safetensors.h"
@@ -16,6 +18,15 @@ constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr std::array<uint8_t, 13> kSizes = {1, 1, 2, 2, 4, 4, 4,
                                             1, 0, 0, 8, 8, 8};  // by Type; texts, lists: 0
 
+constexpr uint32_t kMaxDims = 4;
+
+/// Bytes of an element of ggml's types that are not quant::Type: i8, i16, i32, i64, f64.
+std::optional<uint64_t> plain_size(uint32_t ggml_type) {
+  constexpr std::array<uint64_t, 5> kPlain = {1, 2, 4, 8, 8};
+  if (ggml_type < 24 || ggml_type > 28) return std::nullopt;
+  return kPlain[ggml_type - 24];
+}
+
 template <typename T>
 T load(std::string_view data, size_t index) {
   T value;
@@ -25,6 +36,13 @@ T load(std::string_view data, size_t index) {
 
 }  // namespace
 
+/// A tensor of the directory, whose values are not found yet.
+struct Gguf::Entry {
+  std::string name;
+  Tensor tensor;
+  uint64_t offset, bytes;
+};
+
 /// Reads values one after the other; a length that passes the end of the file is an error.
 class Gguf::Reader {
  public:
@@ -32,7 +50,7 @@ class Gguf::Reader {
 
   template <typename... Args>
   [[noreturn]] void wrong(fmt::format_string<Args...> format, Args&&... args) const {
-    const std::string place = key_.empty() ? "" : fmt::format("key '{}': ", one_line(key_));
+    const std::string place = key_.empty() ? "" : fmt::format("{} '{}': ", what_, one_line(key_));
     fail(ErrorKind::io, "[gguf] {}: {}{}", file_, place, fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -50,9 +68,10 @@ class Gguf::Reader {
 
   std::string_view text() { return take(number<uint64_t>()); }
 
+  size_t left() const { return rest_.size(); }
+
   std::pair<std::string, Value> key_value() {
-    key_.clear();
-    key_ = text();
+    name_next("key");
     Value value;
     value.type = type();
     if (value.type == Type::list) {
@@ -73,7 +92,44 @@ class Gguf::Reader {
     return {key_, value};
   }
 
+  Entry tensor() {
+    name_next("tensor");
+    const auto dims = number<uint32_t>();
+    if (dims > kMaxDims) wrong("{} dims; up to {} are known", dims, kMaxDims);
+    Entry entry{.name = key_, .tensor = {}, .offset = 0, .bytes = 0};
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < dims; ++i) {
+      const auto size = number<uint64_t>();
+      if (size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ||
+          (size > 0 && elements > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / size))
+        wrong("dim {} is {}", i, size);
+      elements *= size;
+      entry.tensor.shape.insert(entry.tensor.shape.begin(), static_cast<int64_t>(size));
+    }
+    const auto type = number<uint32_t>();
+    if (const std::optional<uint64_t> size = plain_size(type)) {
+      if (elements > std::numeric_limits<uint64_t>::max() / *size) wrong("{} elements", elements);
+      entry.bytes = elements * *size;
+    } else {
+      entry.tensor.type = quant::type_from_ggml(static_cast<int>(type));
+      if (!entry.tensor.type) wrong("type {} is not known", type);
+      const quant::Traits& traits = quant::traits(*entry.tensor.type);
+      const auto row = static_cast<uint64_t>(dims == 0 ? 1 : entry.tensor.shape.back());
+      if (row % traits.block_elements != 0)
+        wrong("rows of {} elements are not whole {} blocks of {}", row, traits.name, traits.block_elements);
+      entry.bytes = quant::row_bytes(*entry.tensor.type, elements);
+    }
+    entry.offset = number<uint64_t>();
+    return entry;
+  }
+
  private:
+  void name_next(std::string_view what) {
+    what_ = what;
+    key_.clear();
+    key_ = text();
+  }
+
   Type type() {
     const auto number_of = number<uint32_t>();
     if (number_of >= kSizes.size()) wrong("type {} is not known", number_of);
@@ -82,6 +138,7 @@ class Gguf::Reader {
 
   std::string_view rest_;
   const std::string& file_;
+  std::string_view what_;  // is read: a key or a tensor
   std::string key_;
 };
 
@@ -100,13 +157,39 @@ Gguf Gguf::parse(std::span<const std::byte> bytes, const std::string& name) {
     reader.wrong("this is no GGUF file");
   const auto version = reader.number<uint32_t>();
   if (version != 2 && version != 3) reader.wrong("version {} is not known; 2 and 3 are", version);
-  reader.number<uint64_t>();  // tensors
-  const auto count = reader.number<uint64_t>();
-  for (uint64_t i = 0; i < count; ++i) {
+  const auto tensors = reader.number<uint64_t>(), keys = reader.number<uint64_t>();
+  for (uint64_t i = 0; i < keys; ++i) {
     const auto [place, added] = result.values_.insert(reader.key_value());
     if (!added) reader.wrong("is there twice");
   }
+  std::vector<Entry> entries;
+  for (uint64_t i = 0; i < tensors; ++i) entries.push_back(reader.tensor());
+  result.place_tensors(entries, bytes, bytes.size() - reader.left());
   return result;
+}
+
+/// Values start at the first multiple of the alignment behind the directory, which ends at `end`.
+void Gguf::place_tensors(std::vector<Entry>& entries, std::span<const std::byte> bytes, uint64_t end) {
+  const int64_t alignment = integer("general.alignment").value_or(32);
+  if (alignment <= 0 || !std::has_single_bit(static_cast<uint64_t>(alignment)) || alignment > (1 << 20))
+    fail(ErrorKind::io, "[gguf] {}: general.alignment is {}", file_, alignment);
+  const uint64_t step = static_cast<uint64_t>(alignment), start = (end + step - 1) / step * step,
+                 size = bytes.size() > start ? bytes.size() - start : 0;
+  std::ranges::sort(entries, {}, &Entry::offset);
+  uint64_t used = 0;
+  for (Entry& entry : entries) {
+    const auto wrong = [&](const std::string& what) {
+      fail(ErrorKind::io, "[gguf] {}: tensor '{}': {}", file_, one_line(entry.name), what);
+    };
+    if (entry.offset % step != 0) wrong(fmt::format("offset {} is not a multiple of {}", entry.offset, step));
+    if (entry.offset > size || entry.bytes > size - entry.offset)
+      wrong(fmt::format("{} bytes from {} on are announced where the file has {}", entry.bytes, entry.offset,
+                        size));
+    if (entry.offset < used) wrong("overlaps the tensor before it");
+    used = entry.offset + entry.bytes;
+    entry.tensor.data = bytes.subspan(start + entry.offset, entry.bytes);
+    if (!tensors_.emplace(std::move(entry.name), std::move(entry.tensor)).second) wrong("is there twice");
+  }
 }
 
 const Gguf::Value* Gguf::find(std::string_view key, bool list) const {
@@ -171,27 +254,47 @@ std::vector<std::string_view> Gguf::texts(std::string_view key) const {
   return result;
 }
 
+std::optional<double> Gguf::number(std::string_view key) const {
+  const Value* value = find(key, false);
+  if (!value) return std::nullopt;
+  if (value->type == Type::boolean || value->type == Type::text) wrong_kind(key, "a number");
+  return number_at(key, *value, 0);
+}
+
 std::vector<double> Gguf::numbers(std::string_view key) const {
   std::vector<double> result;
   const Value* value = find(key, true);
   if (!value) return result;
-  for (size_t i = 0; i < value->count; ++i) switch (value->type) {
-      case Type::f32:
-        result.push_back(load<float>(value->data, i));
-        break;
-      case Type::f64:
-        result.push_back(load<double>(value->data, i));
-        break;
-      case Type::i32:
-        result.push_back(load<int32_t>(value->data, i));
-        break;
-      case Type::u32:
-        result.push_back(load<uint32_t>(value->data, i));
-        break;
-      default:
-        wrong_kind(key, "a list of numbers");
-    }
+  for (size_t i = 0; i < value->count; ++i) result.push_back(number_at(key, *value, i));
   return result;
+}
+
+double Gguf::number_at(std::string_view key, const Value& value, size_t index) const {
+  switch (value.type) {
+    case Type::u8:
+    case Type::boolean:
+      return load<uint8_t>(value.data, index);
+    case Type::i8:
+      return load<int8_t>(value.data, index);
+    case Type::u16:
+      return load<uint16_t>(value.data, index);
+    case Type::i16:
+      return load<int16_t>(value.data, index);
+    case Type::u32:
+      return load<uint32_t>(value.data, index);
+    case Type::i32:
+      return load<int32_t>(value.data, index);
+    case Type::u64:
+      return static_cast<double>(load<uint64_t>(value.data, index));
+    case Type::i64:
+      return static_cast<double>(load<int64_t>(value.data, index));
+    case Type::f32:
+      return load<float>(value.data, index);
+    case Type::f64:
+      return load<double>(value.data, index);
+    default:
+      wrong_kind(key, "a list of numbers");
+  }
 }
 
 std::string_view Gguf::bytes(std::string_view key) const {

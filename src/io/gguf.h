@@ -11,13 +11,23 @@
 #include <vector>
 
 #include "io/mapped_file.h"
+#include "quant/quant.h"
+#include "weft/shape.h"
 
 namespace weft {
 
-/// The metadata of a GGUF file, version 2 or 3. Nothing in the file is trusted: every length is checked when
-/// it is opened. Errors read `[gguf] FILE: key 'x': ...`, ErrorKind::io where the file is damaged.
+/// A GGUF file, version 2 or 3: metadata, then tensors. Nothing in the file is trusted: every length is
+/// checked when it is opened. Errors read `[gguf] FILE: key 'x': ...`, ErrorKind::io where the file is
+/// damaged.
 class Gguf {
  public:
+  struct Tensor {
+    Shape shape;                      ///< row-major: the elements of a row are the last dim
+    std::optional<quant::Type> type;  ///< none: integers or doubles, which no model computes with
+    std::span<const std::byte> data;
+  };
+  using Tensors = std::map<std::string, Tensor, std::less<>>;
+
   static Gguf open(const std::filesystem::path& file);
   /// Over memory that outlives the result; `name` stands for the file in messages.
   static Gguf parse(std::span<const std::byte> bytes, const std::string& name);
@@ -29,10 +39,13 @@ class Gguf {
   // Texts are as stored, maybe no UTF-8, and live as long as the file.
   std::optional<std::string_view> text(std::string_view key) const;
   std::optional<int64_t> integer(std::string_view key) const;
+  std::optional<double> number(std::string_view key) const;  ///< an integer too
   std::optional<bool> flag(std::string_view key) const;
   std::vector<std::string_view> texts(std::string_view key) const;
   std::vector<double> numbers(std::string_view key) const;  ///< integers too
   std::string_view bytes(std::string_view key) const;       ///< a list of 8-bit integers
+
+  const Tensors& tensors() const { return tensors_; }
 
  private:
   enum class Type : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, list, u64, i64, f64 };
@@ -42,15 +55,19 @@ class Gguf {
     uint64_t count = 1;
     std::string_view data;  // the elements, one behind the other; texts with their lengths
   };
+  struct Entry;
   class Reader;
 
   Gguf() = default;
+  void place_tensors(std::vector<Entry>& entries, std::span<const std::byte> bytes, uint64_t end);
   const Value* find(std::string_view key, bool list) const;
+  double number_at(std::string_view key, const Value& value, size_t index) const;
   [[noreturn]] void wrong_kind(std::string_view key, std::string_view wanted) const;
 
   std::string file_;
   std::optional<MappedFile> mapping_;
   std::map<std::string, Value, std::less<>> values_;
+  Tensors tensors_;
 };
 
 }  // namespace weft

@@ -26,7 +26,7 @@ struct Parsed {
               Gguf::parse({memory.get(), bytes.size()}, "f.gguf"))) {}
 };
 
-std::string sample() {
+GgufFile sample_file() {
   return GgufFile()
       .text("general.name", "a name")
       .integer("count", 7)
@@ -34,8 +34,10 @@ std::string sample() {
       .texts("texts", {"", "b", "cc"})
       .integers("integers", {1, -2})
       .numbers("numbers", {0.5F})
-      .bytes("bytes", std::string("\0\xff", 2))
-      .file();
+      .bytes("bytes", std::string("\0\xff", 2));
+}
+std::string sample() {
+  return sample_file().file();
 }
 
 }  // namespace
@@ -71,8 +73,53 @@ TEST_CASE("a value of another kind is an error that names it") {
   CHECK(error_of([&] { file.flag("count"); }).message == "[gguf] f.gguf: key 'count' is not a bool");
 }
 
+TEST_CASE("tensors") {
+  const std::string half(34, 'h');
+  const Parsed parsed(GgufFile()
+                          .tensor("w", {32, 2}, 8, half + half)
+                          .tensor("b", {3}, 0, std::string(12, 'b'))
+                          .tensor("none", {0, 2}, 0, "")
+                          .tensor("integers", {2}, 26, std::string(8, 'i'))
+                          .file());
+  const Gguf::Tensors& tensors = parsed.file.tensors();
+  CHECK(tensors.size() == 4);
+  CHECK(tensors.at("w").shape == Shape{2, 32});
+  CHECK(tensors.at("w").type == quant::Type::q8_0);
+  CHECK(tensors.at("w").data.size() == 68);
+  CHECK(static_cast<char>(tensors.at("b").data[11]) == 'b');
+  CHECK(tensors.at("none").shape == Shape{2, 0});
+  CHECK_FALSE(tensors.at("integers").type);
+}
+
+TEST_CASE("a tensor that cannot be is an error that names it") {
+  const auto message = [](const GgufFile& file) {
+    return error_of([&] { Parsed parsed(file.file()); }).message;
+  };
+  const std::string values(32, 'x');
+  CHECK(message(GgufFile().tensor("w", {8, 1}, 0, values, 32)) ==
+        "[gguf] f.gguf: tensor 'w': 32 bytes from 32 on are announced where the file has 32");
+  CHECK(message(GgufFile().tensor("w", {1ull << 40}, 0, values)) ==
+        "[gguf] f.gguf: tensor 'w': 4398046511104 bytes from 0 on are announced where the file has 32");
+  CHECK(message(GgufFile().tensor("a", {8}, 0, values).tensor("w", {8}, 0, values, -32)) ==
+        "[gguf] f.gguf: tensor 'w': overlaps the tensor before it");
+  CHECK(message(GgufFile().tensor("w", {8}, 0, values).tensor("w", {8}, 0, values)) ==
+        "[gguf] f.gguf: tensor 'w': is there twice");
+  CHECK(message(GgufFile().tensor("w", {7}, 0, values, 4)) ==
+        "[gguf] f.gguf: tensor 'w': offset 4 is not a multiple of 32");
+  CHECK(message(GgufFile().tensor("w", {8}, 99, values)) ==
+        "[gguf] f.gguf: tensor 'w': type 99 is not known");
+  CHECK(message(GgufFile().tensor("w", {8}, 8, values)) ==
+        "[gguf] f.gguf: tensor 'w': rows of 8 elements are not whole q8_0 blocks of 32");
+  CHECK(message(GgufFile().tensor("w", {1, 1, 1, 1, 1}, 0, values)) ==
+        "[gguf] f.gguf: tensor 'w': 5 dims; up to 4 are known");
+  CHECK(message(GgufFile().tensor("w", {1ull << 40, 1ull << 40}, 0, values)) ==
+        "[gguf] f.gguf: tensor 'w': dim 1 is 1099511627776");
+  CHECK(message(GgufFile().integer("general.alignment", 24).tensor("w", {8}, 0, values)) ==
+        "[gguf] f.gguf: general.alignment is 24");
+}
+
 TEST_CASE("a damaged file is one line") {
-  const std::string good = sample();
+  const std::string good = GgufFile(sample_file()).tensor("w", {8, 2}, 0, std::string(64, 'w')).file();
   const auto message = [](const std::string& bytes) {
     return error_of([&] { Parsed parsed(bytes); }).message;
   };

@@ -8,7 +8,7 @@
 
 namespace weft::test {
 
-/// Writes the metadata of a GGUF file, value by value.
+/// Writes a GGUF file, value by value.
 class GgufFile {
  public:
   GgufFile& text(std::string_view key, std::string_view value) { return begin(key, 8).put_text(value); }
@@ -35,11 +35,27 @@ class GgufFile {
     return *this;
   }
 
+  /// `sizes`: innermost first, as in the file; the offset is where the values so far end, plus `shift`.
+  GgufFile& tensor(std::string_view name, const std::vector<uint64_t>& sizes, uint32_t type,
+                   std::string_view values, int64_t shift = 0) {
+    values_.resize((values_.size() + 31) / 32 * 32);
+    GgufFile entry;
+    entry.put_text(name).put(static_cast<uint32_t>(sizes.size()));
+    for (uint64_t size : sizes) entry.put(size);
+    entry.put(type).put(static_cast<uint64_t>(static_cast<int64_t>(values_.size()) + shift));
+    directory_ += entry.body_;
+    values_ += values;
+    ++tensors_;
+    return *this;
+  }
+
   std::string file() const {
     GgufFile head;
     head.body_ = "GGUF";
-    head.put(uint32_t{3}).put(uint64_t{0}).put(count_);
-    return head.body_ + body_;
+    head.put(uint32_t{3}).put(tensors_).put(count_);
+    std::string bytes = head.body_ + body_ + directory_;
+    if (tensors_ > 0) bytes.resize((bytes.size() + 31) / 32 * 32);
+    return bytes + values_;
   }
 
  private:
@@ -61,8 +77,8 @@ class GgufFile {
     begin(key, 9).put(type).put(static_cast<uint64_t>(size));
   }
 
-  std::string body_;
-  uint64_t count_ = 0;
+  std::string body_, directory_, values_;
+  uint64_t count_ = 0, tensors_ = 0;
 };
 
 }  // namespace weft::test
