@@ -53,6 +53,11 @@ using Unpack = void(const uint8_t* block, Unpacked& to);
 /// nullptr for plain floats.
 Unpack* unpacker(Type type);
 
+/// One block, from finite values.
+using Pack = void(const float* x, uint8_t* block);
+/// nullptr for plain floats, and for types that need to know which weights are important.
+Pack* packer(Type type);
+
 struct ScaleMin {
   float scale, min;
 };
@@ -60,13 +65,17 @@ ScaleMin scale_min(Scales scales, uint32_t factor, uint32_t part);
 
 // legacy.cpp
 Unpack unpack_q4_0, unpack_q4_1, unpack_q5_0, unpack_q5_1, unpack_q8_0;
+Pack pack_q4_0, pack_q4_1, pack_q5_0, pack_q5_1, pack_q8_0;
 // k.cpp
 Unpack unpack_q2_k, unpack_q3_k, unpack_q4_k, unpack_q5_k, unpack_q6_k, unpack_q8_k;
+Pack pack_q2_k, pack_q3_k, pack_q4_k, pack_q5_k, pack_q6_k, pack_q8_k;
 // iq.cpp
 Unpack unpack_iq4_nl, unpack_iq4_xs, unpack_iq2_xxs, unpack_iq2_xs, unpack_iq2_s;
 Unpack unpack_iq3_xxs, unpack_iq3_s, unpack_iq1_s, unpack_iq1_m;
+Pack pack_iq4_nl, pack_iq4_xs;
 // other.cpp
 Unpack unpack_tq1_0, unpack_tq2_0, unpack_mxfp4, unpack_nvfp4;
+Pack pack_tq1_0, pack_tq2_0, pack_mxfp4, pack_nvfp4;
 
 // ---- For the unpackers. b is the start of a block; multi-byte fields are little-endian and lie at any
 // address.
@@ -86,6 +95,23 @@ inline uint32_t f32_of_half_at(const uint8_t* p) {
 inline void put_nibbles(const uint8_t* bytes, size_t half, uint8_t* codes) {
   for (size_t i = 0; i < half; ++i) codes[i] = bytes[i] & 15;
   for (size_t i = 0; i < half; ++i) codes[half + i] = bytes[i] >> 4;
+}
+
+// ---- For the packers.
+
+inline void put_u16(uint8_t* p, uint16_t value) {
+  p[0] = static_cast<uint8_t>(value);
+  p[1] = static_cast<uint8_t>(value >> 8);
+}
+inline void put_u32(uint8_t* p, uint32_t value) {
+  put_u16(p, static_cast<uint16_t>(value));
+  put_u16(p + 2, static_cast<uint16_t>(value >> 16));
+}
+/// Returns the scale as it is stored. Throws ErrorKind::invalid where f16 cannot hold it.
+float put_half(uint8_t* p, float scale);
+
+inline void take_nibbles(const uint8_t* codes, size_t half, uint8_t* bytes) {
+  for (size_t i = 0; i < half; ++i) bytes[i] = static_cast<uint8_t>((codes[i] & 15) | codes[half + i] << 4);
 }
 
 }  // namespace weft::quant

@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "quant/codes.h"
 #include "quant/grids.h"
+#include "quant/search.h"
 
 /// Non-linear types. iq4: a nibble picks one of 16 levels. iq1 to iq3, in blocks of 256: an index picks a
 /// point of a grid, that is 8 (iq1, iq2) or 4 (iq3) elements at once; k numbers the groups of 8 elements.
@@ -33,12 +36,46 @@ uint16_t odd(int s) {
   return static_cast<uint16_t>(2 * s + 1);
 }
 
+/// iq4: the best scale of 32 elements among those that move the peak to a place around the first level.
+float search_iq4_scale(std::span<const float> x, std::span<const int8_t> levels) {
+  const float max = peak(x), first = levels[0];
+  if (std::abs(max) < kSmallestPeak) return 0;
+  float scale = 0, best = 0;
+  const auto try_inverse = [&](float inverse, bool always) {
+    float xq = 0, qq = 0;
+    for (const float value : x) {
+      const float q = levels[nearest_level(levels, inverse * value)], w = value * value;
+      xq += w * q * value;
+      qq += w * q * q;
+    }
+    if (!(qq > 0) || !(always || xq * xq > best * qq)) return;
+    scale = xq / qq;
+    best = scale * xq;
+  };
+  try_inverse(1 / (-max / first), true);
+  for (int n = -7; n <= 7; ++n) try_inverse((static_cast<float>(n) + first) / max, false);
+  return scale;
+}
+
+void take_iq4(const float* x, float scale, std::span<const int8_t> levels, uint8_t* bytes) {
+  const float inverse = scale != 0 ? 1 / scale : 0;
+  uint8_t codes[32];
+  for (size_t i = 0; i < 32; ++i) codes[i] = nearest_level(levels, inverse * x[i]);
+  take_nibbles(codes, 16, bytes);
+}
+
 }  // namespace
 
 // d (f16) | 16 bytes of nibbles
 void unpack_iq4_nl(const uint8_t* b, Unpacked& to) {
   to.factor = u16_at(b);
   put_nibbles(b + 2, 16, to.codes);
+}
+void pack_iq4_nl(const float* x, uint8_t* b) {
+  const std::span<const int8_t> levels = coding(Type::iq4_nl).table;
+  const float scale = search_iq4_scale({x, 32}, levels);
+  put_half(b, scale);
+  take_iq4(x, scale, levels, b + 2);
 }
 
 // d (f16) | 8 x 2 upper bits of scales | 8 nibbles of scales, one for 32 elements | 128 bytes of nibbles
@@ -50,6 +87,23 @@ void unpack_iq4_xs(const uint8_t* b, Unpacked& to) {
     to.parts[2 * g] = to.parts[2 * g + 1] = static_cast<uint8_t>((low | (high >> 2 * g & 3) << 4) - 32);
     put_nibbles(b + 8 + 16 * g, 16, to.codes + 32 * g);
   }
+}
+void pack_iq4_xs(const float* x, uint8_t* b) {
+  const std::span<const int8_t> levels = coding(Type::iq4_xs).table;
+  float found[8];
+  for (size_t g = 0; g < 8; ++g) found[g] = search_iq4_scale({x + 32 * g, 32}, levels);
+  const float d = -peak(found) / 32, inverse = d != 0 ? 1 / d : 0;
+  put_half(b, d);
+  std::fill_n(b + 2, 6, uint8_t{0});
+  int high = 0;
+  for (size_t g = 0; g < 8; ++g) {
+    const float scale = nearest(inverse * found[g], -32, 31);
+    take_iq4(x + 32 * g, d * scale, levels, b + 8 + 16 * g);
+    const int stored = static_cast<int>(scale) + 32;
+    b[4 + g / 2] |= static_cast<uint8_t>((stored & 15) << g % 2 * 4);
+    high |= stored >> 4 << 2 * g;
+  }
+  put_u16(b + 2, static_cast<uint16_t>(high));
 }
 
 // d (f16) | for each 32 elements: 4 indices of 8 bits | 4 x 7 signs and a scale of 4 bits

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -27,6 +29,7 @@ struct Row {
   Traits traits;
   Coding coding = {};
   Unpack* unpack = nullptr;
+  Pack* pack = nullptr;
 };
 
 // In the order of Type: name, ggml's number, elements and bytes of a block; bits of a code, scales, offset or
@@ -35,19 +38,19 @@ constexpr Row kRows[] = {
     {Type::f16, {"f16", 1, 1, 2}},
     {Type::bf16, {"bf16", 30, 1, 2}},
     {Type::f32, {"f32", 0, 1, 4}},
-    {Type::q4_0, {"q4_0", 2, 32, 18}, {4, Scales::half, 8}, unpack_q4_0},
-    {Type::q4_1, {"q4_1", 3, 32, 20}, {4, Scales::halves, 0}, unpack_q4_1},
-    {Type::q5_0, {"q5_0", 6, 32, 22}, {5, Scales::half, 16}, unpack_q5_0},
-    {Type::q5_1, {"q5_1", 7, 32, 24}, {5, Scales::halves, 0}, unpack_q5_1},
-    {Type::q8_0, {"q8_0", 8, 32, 34}, {8, Scales::half, 0}, unpack_q8_0},
-    {Type::q2_k, {"q2_k", 10, 256, 84}, {2, Scales::nibbles, 0}, unpack_q2_k},
-    {Type::q3_k, {"q3_k", 11, 256, 110}, {3, Scales::bytes, 4}, unpack_q3_k},
-    {Type::q4_k, {"q4_k", 12, 256, 144}, {4, Scales::sixes, 0}, unpack_q4_k},
-    {Type::q5_k, {"q5_k", 13, 256, 176}, {5, Scales::sixes, 0}, unpack_q5_k},
-    {Type::q6_k, {"q6_k", 14, 256, 210}, {6, Scales::bytes, 32}, unpack_q6_k},
-    {Type::q8_k, {"q8_k", 15, 256, 292}, {8, Scales::bytes, 0}, unpack_q8_k},
-    {Type::iq4_nl, {"iq4_nl", 20, 32, 18}, {4, Scales::half, 0, kIq4}, unpack_iq4_nl},
-    {Type::iq4_xs, {"iq4_xs", 23, 256, 136}, {4, Scales::bytes, 0, kIq4}, unpack_iq4_xs},
+    {Type::q4_0, {"q4_0", 2, 32, 18}, {4, Scales::half, 8}, unpack_q4_0, pack_q4_0},
+    {Type::q4_1, {"q4_1", 3, 32, 20}, {4, Scales::halves, 0}, unpack_q4_1, pack_q4_1},
+    {Type::q5_0, {"q5_0", 6, 32, 22}, {5, Scales::half, 16}, unpack_q5_0, pack_q5_0},
+    {Type::q5_1, {"q5_1", 7, 32, 24}, {5, Scales::halves, 0}, unpack_q5_1, pack_q5_1},
+    {Type::q8_0, {"q8_0", 8, 32, 34}, {8, Scales::half, 0}, unpack_q8_0, pack_q8_0},
+    {Type::q2_k, {"q2_k", 10, 256, 84}, {2, Scales::nibbles, 0}, unpack_q2_k, pack_q2_k},
+    {Type::q3_k, {"q3_k", 11, 256, 110}, {3, Scales::bytes, 4}, unpack_q3_k, pack_q3_k},
+    {Type::q4_k, {"q4_k", 12, 256, 144}, {4, Scales::sixes, 0}, unpack_q4_k, pack_q4_k},
+    {Type::q5_k, {"q5_k", 13, 256, 176}, {5, Scales::sixes, 0}, unpack_q5_k, pack_q5_k},
+    {Type::q6_k, {"q6_k", 14, 256, 210}, {6, Scales::bytes, 32}, unpack_q6_k, pack_q6_k},
+    {Type::q8_k, {"q8_k", 15, 256, 292}, {8, Scales::bytes, 0}, unpack_q8_k, pack_q8_k},
+    {Type::iq4_nl, {"iq4_nl", 20, 32, 18}, {4, Scales::half, 0, kIq4}, unpack_iq4_nl, pack_iq4_nl},
+    {Type::iq4_xs, {"iq4_xs", 23, 256, 136}, {4, Scales::bytes, 0, kIq4}, unpack_iq4_xs, pack_iq4_xs},
     {Type::iq2_xxs, {"iq2_xxs", 16, 256, 66}, {3, Scales::bytes, 0, kIq2}, unpack_iq2_xxs},
     {Type::iq2_xs, {"iq2_xs", 17, 256, 74}, {3, Scales::bytes, 0, kIq2}, unpack_iq2_xs},
     {Type::iq2_s, {"iq2_s", 22, 256, 82}, {3, Scales::bytes, 0, kIq2}, unpack_iq2_s},
@@ -55,10 +58,10 @@ constexpr Row kRows[] = {
     {Type::iq3_s, {"iq3_s", 21, 256, 110}, {4, Scales::bytes, 0, kIq3S}, unpack_iq3_s},
     {Type::iq1_s, {"iq1_s", 19, 256, 50}, {3, Scales::bytes, 0, kIq1}, unpack_iq1_s},
     {Type::iq1_m, {"iq1_m", 29, 256, 56}, {3, Scales::bytes, 0, kIq1}, unpack_iq1_m},
-    {Type::tq1_0, {"tq1_0", 34, 256, 54}, {2, Scales::bytes, 1}, unpack_tq1_0},
-    {Type::tq2_0, {"tq2_0", 35, 256, 66}, {2, Scales::bytes, 1}, unpack_tq2_0},
-    {Type::mxfp4, {"mxfp4", 39, 32, 17}, {4, Scales::bfloat, 0, kE2m1}, unpack_mxfp4},
-    {Type::nvfp4, {"nvfp4", 40, 64, 36}, {4, Scales::parts, 0, kE2m1}, unpack_nvfp4},
+    {Type::tq1_0, {"tq1_0", 34, 256, 54}, {2, Scales::bytes, 1}, unpack_tq1_0, pack_tq1_0},
+    {Type::tq2_0, {"tq2_0", 35, 256, 66}, {2, Scales::bytes, 1}, unpack_tq2_0, pack_tq2_0},
+    {Type::mxfp4, {"mxfp4", 39, 32, 17}, {4, Scales::bfloat, 0, kE2m1}, unpack_mxfp4, pack_mxfp4},
+    {Type::nvfp4, {"nvfp4", 40, 64, 36}, {4, Scales::parts, 0, kE2m1}, unpack_nvfp4, pack_nvfp4},
 };
 
 constexpr bool in_order() {
@@ -85,6 +88,20 @@ void widen(Type type, const uint8_t* from, float* out, uint64_t count) {
   for (uint64_t i = 0; i < count && type == Type::bf16; ++i) out[i] = bfloat_to_float(u16_at(from + 2 * i));
 }
 
+void narrow(Type type, std::span<const float> from, uint8_t* out) {
+  if (type == Type::f32 && !from.empty()) std::memcpy(out, from.data(), from.size_bytes());
+  for (size_t i = 0; i < from.size() && type == Type::f16; ++i) put_half(out + 2 * i, from[i]);
+  for (size_t i = 0; i < from.size() && type == Type::bf16; ++i)
+    put_u16(out + 2 * i, float_to_bfloat(from[i]));
+}
+
+void check_finite(std::span<const float> row) {
+  const auto odd = std::ranges::find_if_not(row, [](float x) { return std::isfinite(x); });
+  if (odd != row.end())
+    fail(ErrorKind::invalid, "[quant] element {} of a row is {}: only finite values can be encoded",
+         odd - row.begin(), *odd);
+}
+
 /// out[i] = scale * level of codes[i] (+ min, only where the type has one: it would turn -0 into 0)
 void put_values(const Coding& coding, const uint8_t* __restrict codes, ScaleMin s, uint32_t count,
                 float* __restrict out) {
@@ -109,6 +126,10 @@ const Coding& coding(Type type) {
 }
 Unpack* unpacker(Type type) {
   return row(type).unpack;
+}
+
+Pack* packer(Type type) {
+  return row(type).pack;
 }
 
 Type type_from_name(std::string_view name) {
@@ -169,6 +190,28 @@ void dequantize(Type type, const std::byte* blocks, float* out, uint64_t element
       put_values(r.coding, block.codes + at,
                  scale_min(r.coding.scales, block.factor, block.parts[at / group]), group, out + at);
   }
+}
+
+float put_half(uint8_t* p, float scale) {
+  const uint16_t half = float_to_half(scale);
+  if ((half & 0x7fff) == 0x7c00)
+    fail(ErrorKind::invalid, "[quant] the values are too large: f16 has no room for {:g}", scale);
+  put_u16(p, half);
+  return half_to_float(half);
+}
+
+void encode(Type type, std::span<const float> row_values, std::span<std::byte> out) {
+  const Row& r = row(type);
+  if (out.size() != row_bytes(type, row_values.size()))
+    fail(ErrorKind::invalid, "[quant] {} elements of {} take {} bytes, not {}", row_values.size(),
+         r.traits.name, row_bytes(type, row_values.size()), out.size());
+  check_finite(row_values);
+  auto* to = reinterpret_cast<uint8_t*>(out.data());
+  if (!r.unpack) return narrow(type, row_values, to);
+  if (!r.pack)
+    fail(ErrorKind::unsupported, "[quant] {} needs an importance matrix and cannot be made", r.traits.name);
+  for (size_t at = 0; at < row_values.size(); at += r.traits.block_elements, to += r.traits.block_bytes)
+    r.pack(row_values.data() + at, to);
 }
 
 }  // namespace weft::quant

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 /// ggml's block formats: a row of weights is a sequence of blocks, each a few scales and small integers.
@@ -60,5 +61,10 @@ uint64_t row_bytes(Type type, uint64_t elements);
 /// Every product but those of q6_k and q8_k is exact in f32, and those two add nothing: the values are the
 /// same bits on every compiler, with fused multiply-add and without.
 void dequantize(Type type, const std::byte* blocks, float* out, uint64_t elements);
+
+/// One row: the bytes of ggml's reference quantisers, on every compiler. `out` has row_bytes(type,
+/// row.size()) bytes. Thread-safe. Throws ErrorKind::invalid when a value is not finite or too large for the
+/// type's scales, ErrorKind::unsupported for types that need an importance matrix (iq1, iq2, iq3).
+void encode(Type type, std::span<const float> row, std::span<std::byte> out);
 
 }  // namespace weft::quant

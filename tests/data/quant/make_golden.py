@@ -118,4 +118,5 @@ def main():
     write(Path(__file__).with_name("golden.safetensors"), tensors)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "io/safetensors.h"
+#include "quant/quant.h"
+#include "support/gpus.h"
+#include "support/quant_data.h"
+
+using namespace weft;
+using namespace weft::quant;
+
+namespace {
+
+std::vector<std::byte> encoded(Type type, std::span<const float> row) {
+  std::vector<std::byte> out(row_bytes(type, row.size()));
+  encode(type, row, out);
+  return out;
+}
+
+bool needs_importance(Type type) {
+  const std::string_view name = traits(type).name;
+  return name.starts_with("iq1") || name.starts_with("iq2") || name.starts_with("iq3");
+}
+
+/// Root mean square error of random normal weights, as a part of their own size.
+double relative_error(Type type) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 0.02f);
+  std::vector<float> row(4096), back(row.size());
+  for (float& x : row) x = normal(random);
+  dequantize(type, encoded(type, row).data(), back.data(), row.size());
+  double error = 0, size = 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    error += std::pow(back[i] - row[i], 2);
+    size += std::pow(row[i], 2);
+  }
+  return std::sqrt(error / size);
+}
+
+}  // namespace
+
+TEST_SUITE("base: quant encode") {
+  TEST_CASE("every type gives the bytes that ggml gives") {
+    const Safetensors file = Safetensors::open(WEFT_SOURCE_DIR "/tests/data/quant/encoded.safetensors");
+    const HostTensor values = file.load("values");
+    const auto columns = static_cast<size_t>(values.shape[1]);
+    std::vector<float> x(static_cast<size_t>(element_count(values.shape)));
+    std::memcpy(x.data(), values.bytes.data(), values.bytes.size());
+    int types = 0;
+    for (const Type type : test::all_quant_types()) {
+      const std::string name = std::string(traits(type).name) + ".bytes";
+      if (!file.contains(name)) continue;
+      ++types;
+      const std::vector<std::byte> expected = file.load(name).bytes;
+      const size_t bytes = row_bytes(type, columns);
+      for (size_t row = 0; row * columns < x.size(); ++row) {
+        CAPTURE(name);
+        CAPTURE(row);
+        const auto at = expected.begin() + static_cast<std::ptrdiff_t>(row * bytes);
+        CHECK(encoded(type, {x.data() + row * columns, columns}) ==
+              std::vector<std::byte>(at, at + static_cast<std::ptrdiff_t>(bytes)));
+      }
+    }
+    CHECK(types == 19);
+  }
+
+  TEST_CASE("errors of random weights are as small as the bits allow") {
+    const std::pair<Type, double> bounds[] = {
+        {Type::f32, 0},     {Type::f16, 3e-4},  {Type::bf16, 2e-3},   {Type::q8_0, 6e-3},
+        {Type::q8_k, 9e-3}, {Type::q6_k, 0.02}, {Type::q5_k, 0.04},   {Type::q5_0, 0.05},
+        {Type::q5_1, 0.05}, {Type::q4_k, 0.08}, {Type::iq4_nl, 0.08}, {Type::iq4_xs, 0.08},
+        {Type::q4_0, 0.1},  {Type::q4_1, 0.09}, {Type::nvfp4, 0.11},  {Type::mxfp4, 0.12},
+        {Type::q3_k, 0.16}, {Type::q2_k, 0.33},
+    };
+    for (const auto& [type, bound] : bounds) {
+      CAPTURE(traits(type).name);
+      CHECK(relative_error(type) <= bound);
+    }
+  }
+
+  TEST_CASE("ternary weights survive") {
+    std::mt19937 random(5);
+    std::vector<float> row(512), back(row.size());
+    for (float& x : row) x = static_cast<float>(static_cast<int>(random() % 3) - 1) * 0.75f;
+    for (const Type type : {Type::tq1_0, Type::tq2_0}) {
+      dequantize(type, encoded(type, row).data(), back.data(), row.size());
+      CHECK(back == row);
+    }
+  }
+
+  TEST_CASE("what cannot be encoded is said") {
+    for (const Type type : test::all_quant_types()) {
+      CAPTURE(traits(type).name);
+      std::vector<float> row(256, 1.0f);
+      for (const float odd :
+           {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+        row[200] = odd;
+        CHECK(test::error_of([&] { encoded(type, row); }).message ==
+              fmt::format("[quant] element 200 of a row is {}: only finite values can be encoded", odd));
+      }
+      row[200] = 1;
+      if (needs_importance(type))
+        CHECK(test::error_of([&] { encoded(type, row); }).kind == "unsupported");
+      else
+        CHECK(encoded(type, {}).empty());
+    }
+    const std::vector<float> huge(256, -3e38f);
+    CHECK(test::error_of([&] { encoded(Type::q8_0, huge); }).message ==
+          "[quant] the values are too large: f16 has no room for 2.3622e+36");
+    CHECK(test::error_of([&] { encoded(Type::f16, huge); }).kind == "invalid");
+    CHECK_NOTHROW(encoded(Type::mxfp4, huge));
+
+    std::vector<std::byte> small(17);
+    CHECK(test::error_of([&] { encode(Type::q4_0, std::vector<float>(32), small); }).message ==
+          "[quant] 32 elements of q4_0 take 18 bytes, not 17");
+    CHECK(test::error_of([&] { encode(Type::q4_0, std::vector<float>(31), small); }).kind == "invalid");
+  }
+
+  TEST_CASE("any finite values become blocks that can be read") {
+    std::mt19937 random(8);
+    std::vector<float> row(256), back(row.size());
+    for (int round = 0; round < 50; ++round) {
+      for (float& x : row) {
+        const auto exponent = static_cast<int>(random() % 160) - 149;  // down to the smallest subnormal
+        x = std::ldexp(static_cast<float>(static_cast<int>(random() % 3) - 1),
+                       round < 25 ? -130 - round : exponent);
+      }
+      for (const Type type : test::all_quant_types()) {
+        if (needs_importance(type)) continue;
+        CAPTURE(traits(type).name);
+        dequantize(type, encoded(type, row).data(), back.data(), row.size());
+        for (const float x : back) REQUIRE(std::isfinite(x));
+      }
+    }
+  }
+}
