@@ -1,14 +1,12 @@
 #include "base/paths.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 
+#include "base/draft_file.h"
 #include "base/env.h"
-#include "base/error.h"
 
 namespace weft {
 namespace fs = std::filesystem;
@@ -37,26 +35,9 @@ std::optional<std::string> read_text(const fs::path& file) {
 }
 
 void write_text(const fs::path& file, const std::string& text) {
-  std::error_code error;
-  if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
-  if (error) fail(ErrorKind::io, "[io] cannot create {}: {}", file.parent_path().string(), error.message());
-  fs::path draft = file;
-  draft += fmt::format(".{}.tmp", gettid());
-  {
-    std::ofstream out(draft, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.close();
-    if (!out) {
-      fs::remove(draft, error);
-      fail(ErrorKind::io, "[io] cannot write {}", draft.string());
-    }
-  }
-  fs::rename(draft, file, error);
-  if (error) {
-    const std::string why = error.message();
-    fs::remove(draft, error);
-    fail(ErrorKind::io, "[io] cannot write {}: {}", file.string(), why);
-  }
+  DraftFile draft(file);
+  draft.write(text);
+  draft.finish();
 }
 
 }  // namespace weft

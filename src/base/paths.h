@@ -15,8 +15,7 @@ std::filesystem::path executable_dir();
 /// Whole file, or nullopt when it cannot be read. Works for /proc and /sys, whose files have no size.
 std::optional<std::string> read_text(const std::filesystem::path& file);
 
-/// Writes beside the target, then renames: a reader sees the old file or the new one, never half of it.
-/// Creates missing folders. Throws ErrorKind::io.
+/// As a DraftFile: a reader sees the old file or the new one, never half of it. Throws ErrorKind::io.
 void write_text(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace weft

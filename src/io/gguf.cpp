@@ -73,6 +73,7 @@ class Gguf::Reader {
   std::pair<std::string, Value> key_value() {
     name_next("key");
     Value value;
+    const std::string_view stored = rest_;
     value.type = type();
     if (value.type == Type::list) {
       value.list = true;
@@ -89,6 +90,7 @@ class Gguf::Reader {
     else
       take(value.count * size);
     value.data = begin.substr(0, begin.size() - rest_.size());
+    value.stored = stored.substr(0, stored.size() - rest_.size());
     return {key_, value};
   }
 
@@ -190,6 +192,12 @@ void Gguf::place_tensors(std::vector<Entry>& entries, std::span<const std::byte>
     entry.tensor.data = bytes.subspan(start + entry.offset, entry.bytes);
     if (!tensors_.emplace(std::move(entry.name), std::move(entry.tensor)).second) wrong("is there twice");
   }
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> Gguf::stored() const {
+  std::vector<std::pair<std::string_view, std::string_view>> result;
+  for (const auto& [key, value] : values_) result.emplace_back(key, value.stored);
+  return result;
 }
 
 const Gguf::Value* Gguf::find(std::string_view key, bool list) const {

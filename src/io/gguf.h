@@ -45,15 +45,20 @@ class Gguf {
   std::vector<double> numbers(std::string_view key) const;  ///< integers too
   std::string_view bytes(std::string_view key) const;       ///< a list of 8-bit integers
 
+  /// Every key, and its value as the file has it: type, for a list the type and number of its elements, data.
+  std::vector<std::pair<std::string_view, std::string_view>> stored() const;
+
   const Tensors& tensors() const { return tensors_; }
 
- private:
   enum class Type : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, list, u64, i64, f64 };
+
+ private:
   struct Value {
     Type type;  // of the elements of a list
     bool list = false;
     uint64_t count = 1;
-    std::string_view data;  // the elements, one behind the other; texts with their lengths
+    std::string_view data;    // the elements, one behind the other; texts with their lengths
+    std::string_view stored;  // with the type before them
   };
   struct Entry;
   class Reader;

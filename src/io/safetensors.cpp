@@ -1,16 +1,14 @@
 #include "io/safetensors.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/draft_file.h"
 #include "base/error.h"
 
 namespace weft {
@@ -321,7 +319,6 @@ HostTensor Safetensors::load(std::string_view name) const {
 }
 
 void write_safetensors(const std::filesystem::path& file, const std::map<std::string, HostTensor>& tensors) {
-  namespace fs = std::filesystem;
   const std::string path = file.string();
   std::vector<const std::pair<const std::string, HostTensor>*> order;
   for (const auto& item : tensors) order.push_back(&item);
@@ -355,32 +352,12 @@ void write_safetensors(const std::filesystem::path& file, const std::map<std::st
   if (header.size() > kMaxHeader)
     fail_file(ErrorKind::invalid, path, "{} tensors are too many", tensors.size());
 
-  std::error_code error;
-  if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
-  if (error) fail_file(ErrorKind::io, path, "cannot create its folder: {}", error.message());
-  fs::path draft = file;
-  draft += fmt::format(".{}.tmp", gettid());
-  {
-    std::ofstream out(draft, std::ios::binary | std::ios::trunc);
-    const uint64_t length = header.size();
-    out.write(reinterpret_cast<const char*>(&length), sizeof length);
-    out << header;
-    for (const auto* item : order) {
-      const std::vector<std::byte>& bytes = item->second.bytes;
-      out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    }
-    out.close();
-    if (!out) {
-      fs::remove(draft, error);
-      fail_file(ErrorKind::io, path, "cannot write {}", draft.string());
-    }
-  }
-  fs::rename(draft, file, error);
-  if (error) {
-    const std::string why = error.message();
-    fs::remove(draft, error);
-    fail_file(ErrorKind::io, path, "cannot write: {}", why);
-  }
+  DraftFile draft(file);
+  const uint64_t length = header.size();
+  draft.write(std::as_bytes(std::span(&length, 1)));
+  draft.write(header);
+  for (const auto* item : order) draft.write(item->second.bytes);
+  draft.finish();
 }
 
 }  // namespace weft

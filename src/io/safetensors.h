@@ -54,7 +54,7 @@ class Safetensors {
   Entries entries_;
 };
 
-/// Writes beside the target, then renames, as write_text does. Largest elements first, so that every value is
+/// As a DraftFile. Largest elements first, so that every value is
 /// aligned to its size. Throws ErrorKind::invalid for a tensor whose bytes do not fit its shape,
 /// ErrorKind::io.
 void write_safetensors(const std::filesystem::path& file, const std::map<std::string, HostTensor>& tensors);
