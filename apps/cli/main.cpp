@@ -10,6 +10,8 @@
 #include "devices.h"
 #include "doctor/doctor.h"
 #include "op_table/op_table.h"
+#include "quantize/quantize.h"
+#include "quantize/recipe.h"
 #include "term.h"
 #include "tokenize.h"
 #include "weft/version.h"
@@ -93,6 +95,15 @@ int main(int argc, char** argv) {
   command->add_flag("--special", tokenize.special, "Control tokens spelt in the text become tokens");
   command->add_flag("--explain", tokenize.explain, "One line per token: id, kind, spelling, text");
   command->callback([&] { status = weft::cli::tokenize(tokenize); });
+
+  weft::quantize::Options quantize;
+  command = app.add_subcommand("quantize", "Write a GGUF file with smaller weights");
+  command->add_option("in", quantize.in, "A GGUF file")->required();
+  command->add_option("out", quantize.out, "The file to write")->required();
+  command->add_option("type", quantize.type, weft::quantize::recipe_names())->required();
+  command->add_flag("--pure", quantize.pure, "No mixture: every matrix gets the same type");
+  command->add_flag("--allow-requantize", quantize.requantize, "Take weights that are quantised already");
+  command->callback([&] { status = weft::quantize::run(quantize); });
 
   bool markdown = false;
   command = app.add_subcommand("ops", "List the ops")->group("");  // for docs/ops.md, not for users

@@ -9,6 +9,9 @@
 namespace weft::term {
 namespace {
 
+constexpr std::chrono::milliseconds kDrawEvery{100};
+constexpr size_t kBarWidth = 30;
+
 /// Characters of UTF-8 text: what a terminal shows, for the names that occur here.
 size_t width(const std::string& text) {
   return static_cast<size_t>(std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0) != 0x80; }));
@@ -44,6 +47,26 @@ std::string Table::text(bool colour) const {
     result += (r == 0 ? styled(line, Style::bold, colour) : line) + '\n';
   }
   return result;
+}
+
+Progress::Progress(unsigned long long total) : total_(total), terminal_(isatty(STDERR_FILENO)) {}
+
+Progress::~Progress() {
+  if (terminal_) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::show(unsigned long long done, std::string_view what) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_ || now - drawn_ < kDrawEvery) return;
+  drawn_ = now;
+  std::string bar;
+  if (total_ > 0) {
+    const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(total_));
+    const auto full = static_cast<size_t>(part * kBarWidth);
+    bar = fmt::format("{}{} {:3.0f} %  ", std::string(full, '#'), std::string(kBarWidth - full, '.'),
+                      part * 100);
+  }
+  fmt::print(stderr, "\r\033[K{}{}  {:.40}", bar, bytes(done), what);
 }
 
 std::string bytes(unsigned long long count) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -24,6 +25,23 @@ class Table {
 
  private:
   std::vector<std::vector<std::string>> rows_;
+};
+
+/// One line on standard error that is drawn over and over; nothing where that is no terminal.
+class Progress {
+ public:
+  /// `total` in bytes; 0 where it is not known.
+  explicit Progress(unsigned long long total = 0);
+  ~Progress();  ///< takes the line away
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(unsigned long long done, std::string_view what);
+
+ private:
+  unsigned long long total_;
+  bool terminal_;
+  std::chrono::steady_clock::time_point drawn_{};
 };
 
 /// "2.0 GiB", "128 MiB".

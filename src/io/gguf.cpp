@@ -197,6 +197,7 @@ void Gguf::place_tensors(std::vector<Entry>& entries, std::span<const std::byte>
 std::vector<std::pair<std::string_view, std::string_view>> Gguf::stored() const {
   std::vector<std::pair<std::string_view, std::string_view>> result;
   for (const auto& [key, value] : values_) result.emplace_back(key, value.stored);
+  std::ranges::sort(result, {}, [](const auto& item) { return item.second.data(); });
   return result;
 }
 
@@ -209,6 +210,11 @@ const Gguf::Value* Gguf::find(std::string_view key, bool list) const {
 
 void Gguf::wrong_kind(std::string_view key, std::string_view wanted) const {
   fail(ErrorKind::io, "[gguf] {}: key '{}' is not {}", file_, one_line(key), wanted);
+}
+
+bool Gguf::is_list(std::string_view key) const {
+  const auto found = values_.find(key);
+  return found != values_.end() && found->second.list;
 }
 
 std::optional<std::string_view> Gguf::text(std::string_view key) const {

@@ -34,6 +34,7 @@ class Gguf {
 
   const std::string& name() const { return file_; }
   bool contains(std::string_view key) const { return values_.contains(key); }
+  bool is_list(std::string_view key) const;
 
   // nullopt, or an empty list, when the key is not there; ErrorKind::io when it has a value of another kind.
   // Texts are as stored, maybe no UTF-8, and live as long as the file.
@@ -45,7 +46,8 @@ class Gguf {
   std::vector<double> numbers(std::string_view key) const;  ///< integers too
   std::string_view bytes(std::string_view key) const;       ///< a list of 8-bit integers
 
-  /// Every key, and its value as the file has it: type, for a list the type and number of its elements, data.
+  /// Every key, in the file's order, and its value as it is there: type, for a list the type and number of
+  /// its elements, data.
   std::vector<std::pair<std::string_view, std::string_view>> stored() const;
 
   const Tensors& tensors() const { return tensors_; }

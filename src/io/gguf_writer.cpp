@@ -24,11 +24,16 @@ void pad(DraftFile& file, uint64_t written) {
 
 void GgufWriter::set_all(const Gguf& from) {
   for (const auto& [key, stored] : from.stored())
-    if (key != "general.alignment") values_.insert_or_assign(std::string(key), std::string(stored));
+    if (key != "general.alignment") set_stored(key, std::string(stored));
 }
 
 void GgufWriter::remove(std::string_view key) {
-  if (const auto found = values_.find(key); found != values_.end()) values_.erase(found);
+  std::erase_if(values_, [key](const auto& item) { return item.first == key; });
+}
+
+void GgufWriter::set_stored(std::string_view key, std::string stored) {
+  remove(key);
+  values_.emplace_back(key, std::move(stored));
 }
 
 void GgufWriter::add(const std::string& name, const Shape& shape, quant::Type type) {
@@ -44,18 +49,16 @@ void GgufWriter::add(const std::string& name, const Shape& shape, quant::Type ty
   tensors_.push_back({name, shape, type, rows * quant::row_bytes(type, row)});
 }
 
-/// Everything before the values. General keys come first: people look at the beginning of a file.
+/// Everything before the values.
 std::string GgufWriter::head() const {
   std::string out = "GGUF";
   put(out, uint32_t{3});
   put(out, static_cast<uint64_t>(tensors_.size()));
   put(out, static_cast<uint64_t>(values_.size()));
-  for (const bool general : {true, false})
-    for (const auto& [key, stored] : values_)
-      if (key.starts_with("general.") == general) {
-        put(out, key);
-        out += stored;
-      }
+  for (const auto& [key, stored] : values_) {
+    put(out, key);
+    out += stored;
+  }
   uint64_t offset = 0;
   for (const Tensor& tensor : tensors_) {
     put(out, tensor.name);

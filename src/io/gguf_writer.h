@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/gguf.h"
@@ -21,13 +21,13 @@ namespace weft {
 /// other: the whole of it is never in memory.
 class GgufWriter {
  public:
-  // A later value of a key replaces an earlier one. Numbers keep their type: uint32_t is a u32.
+  // Keys are written in the order they are set, the last time. Numbers keep their type: uint32_t is a u32.
   template <typename T>
   void set(std::string_view key, const T& value) {
     std::string stored;
     put_type<T>(stored);
     put(stored, value);
-    values_.insert_or_assign(std::string(key), std::move(stored));
+    set_stored(key, std::move(stored));
   }
   void set(std::string_view key, const char* text) { set(key, std::string_view(text)); }
   /// All of another file's metadata but general.alignment, which here is 32.
@@ -97,9 +97,10 @@ class GgufWriter {
       out.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
   }
+  void set_stored(std::string_view key, std::string stored);
   std::string head() const;
 
-  std::map<std::string, std::string, std::less<>> values_;  // type and elements, as in the file
+  std::vector<std::pair<std::string, std::string>> values_;  // key; type and elements, as in the file
   std::vector<Tensor> tensors_;
 };
 

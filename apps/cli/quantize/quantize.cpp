@@ -1,0 +1,173 @@
+#include "quantize/quantize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "io/gguf.h"
+#include "io/gguf_writer.h"
+#include "io/safetensors.h"
+#include "quantize/recipe.h"
+#include "term.h"
+
+namespace weft::quantize {
+namespace {
+
+using quant::Type;
+
+constexpr uint32_t kQuantizationVersion = 2;   // of ggml's block formats
+constexpr uint64_t kSlabElements = 4u << 20;   // encoded before they are written
+constexpr uint64_t kGrainElements = 1u << 14;  // for one thread, at least
+
+/// The first, where layers differ.
+int64_t integer_of(const Gguf& file, const std::string& key) {
+  if (!file.is_list(key)) return file.integer(key).value_or(0);
+  const std::vector<double> layers = file.numbers(key);
+  return layers.empty() ? 0 : static_cast<int64_t>(layers[0]);
+}
+
+Model model_of(const Gguf& file) {
+  Model model{.architecture = std::string(file.text("general.architecture").value_or(""))};
+  model.layers = integer_of(file, model.architecture + ".block_count");
+  model.experts = integer_of(file, model.architecture + ".expert_count");
+  model.heads = integer_of(file, model.architecture + ".attention.head_count");
+  model.kv_heads = integer_of(file, model.architecture + ".attention.head_count_kv");
+  return model;
+}
+
+std::vector<Tensor> tensors_of(const Gguf& file) {
+  std::vector<Tensor> tensors;
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (!tensor.type)
+      fail(ErrorKind::unsupported, "[quantize] tensor '{}' has elements that are no weights", one_line(name));
+    tensors.push_back({name, tensor.shape, *tensor.type});
+  }
+  sort_tensors(tensors);
+  return tensors;
+}
+
+/// Codes of `type` are codes of codes, and lose twice.
+void check_requantize(std::span<const Tensor> tensors, std::span<const Type> types) {
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].type != types[i] && quant::traits(tensors[i].type).block_elements > 1)
+      fail(ErrorKind::invalid,
+           "[quantize] tensor '{}' is {} already: begin with an f32, f16 or bf16 file, or use "
+           "--allow-requantize",
+           one_line(tensors[i].name), quant::traits(tensors[i].type).name);
+}
+
+/// Decodes and encodes the rows of one tensor in slabs of limited size.
+class Converter {
+ public:
+  /// Calls `progress` with the bytes of the source that are done.
+  void convert(const Tensor& tensor, std::span<const std::byte> data, Type to, const GgufWriter::Sink& sink,
+               const std::function<void(uint64_t)>& progress) {
+    const auto columns = static_cast<uint64_t>(tensor.shape.empty() ? 1 : tensor.shape.back());
+    const uint64_t from_bytes = quant::row_bytes(tensor.type, columns),
+                   to_bytes = quant::row_bytes(to, columns);
+    const uint64_t slab = std::max<uint64_t>(1, kSlabElements / std::max<uint64_t>(1, columns));
+    for (uint64_t left = from_bytes == 0 ? 0 : data.size() / from_bytes; left > 0;) {
+      const uint64_t rows = std::min(left, slab);
+      encoded_.resize(rows * to_bytes);
+      pool_.for_each(rows, std::max<uint64_t>(1, kGrainElements / columns), [&](size_t begin, size_t end) {
+        std::vector<float> row(columns);
+        for (size_t r = begin; r < end; ++r) {
+          quant::dequantize(tensor.type, data.data() + r * from_bytes, row.data(), columns);
+          quant::encode(to, row, std::span(encoded_).subspan(r * to_bytes, to_bytes));
+        }
+      });
+      sink(encoded_);
+      data = data.subspan(rows * from_bytes);
+      left -= rows;
+      progress(rows * from_bytes);
+    }
+  }
+
+ private:
+  ThreadPool pool_;
+  std::vector<std::byte> encoded_;
+};
+
+struct Size {
+  uint64_t tensors = 0, elements = 0, bytes = 0;
+
+  void add(const Tensor& tensor, Type type) {
+    const auto elements_here = static_cast<uint64_t>(element_count(tensor.shape));
+    ++tensors;
+    elements += elements_here;
+    bytes += quant::row_bytes(type, elements_here);
+  }
+  std::vector<std::string> row(std::string_view title) const {
+    const double bits = elements == 0 ? 0 : 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
+    return {std::string(title), fmt::format("{}", tensors), term::bytes(bytes), fmt::format("{:.2f}", bits)};
+  }
+};
+
+void print_table(std::span<const Tensor> tensors, std::span<const Type> types) {
+  std::map<Type, Size> sizes;
+  Size before, after;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    sizes[types[i]].add(tensors[i], types[i]);
+    before.add(tensors[i], tensors[i].type);
+    after.add(tensors[i], types[i]);
+  }
+  term::Table table({"type", "tensors", "size", "bits per weight"});
+  for (const auto& [type, size] : sizes) table.add(size.row(quant::traits(type).name));
+  table.add(after.row("all"));
+  table.add(before.row("before"));
+  fmt::print("{}", table.text(term::colours(stdout)));
+}
+
+}  // namespace
+
+int run(const Options& options) {
+  const Recipe& recipe = recipe_from_name(options.type);
+  std::error_code ignored;
+  if (std::filesystem::equivalent(options.in, options.out, ignored))
+    fail(ErrorKind::invalid, "[quantize] {} is the input; write to another file", options.out);
+  const Gguf file = Gguf::open(options.in);
+  const std::vector<Tensor> tensors = tensors_of(file);
+  const std::vector<Type> types = choose_types(recipe, model_of(file), tensors, options.pure);
+  if (!options.requantize) check_requantize(tensors, types);
+
+  GgufWriter writer;
+  writer.set_all(file);
+  writer.set("general.quantization_version", kQuantizationVersion);
+  writer.set("general.file_type", recipe.file_type);
+  for (const char* key : {"split.no", "split.count", "split.tensors.count"}) writer.remove(key);
+  uint64_t total = 0, done = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    writer.add(tensors[i].name, tensors[i].shape, types[i]);
+    total += file.tensors().at(tensors[i].name).data.size();
+  }
+
+  Converter converter;
+  {
+    term::Progress progress(total);
+    size_t next = 0;
+    writer.write(options.out, [&](const std::string& name, const GgufWriter::Sink& sink) {
+      const Tensor& tensor = tensors[next];
+      const Type type = types[next++];
+      const std::span<const std::byte> data = file.tensors().at(name).data;
+      const auto advance = [&](uint64_t bytes) { progress.show(done += bytes, name); };
+      if (type == tensor.type) {
+        sink(data);
+        return advance(data.size());
+      }
+      try {
+        converter.convert(tensor, data, type, sink, advance);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::invalid) throw;
+        fail(ErrorKind::io, "[quantize] {}: tensor '{}': {}", options.in, one_line(name), error.what());
+      }
+    });
+  }
+  print_table(tensors, types);
+  return 0;
+}
+
+}  // namespace weft::quantize
