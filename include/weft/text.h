@@ -51,6 +51,8 @@ class Tokenizer {
   size_t size() const;                          ///< ids are 0 .. size - 1
   std::string_view spelling(TokenId id) const;  ///< as the vocabulary spells it: "Ġthe", "▁the", "##ing"
   std::optional<TokenId> find(std::string_view spelling) const;
+  /// What it adds to a text that others begin: maybe half a character, nothing for a control token.
+  std::string bytes_of(TokenId id) const;
   bool is_control(TokenId id) const;
   std::optional<TokenId> bos() const;
   std::optional<TokenId> eos() const;

@@ -10,6 +10,7 @@
 #include "weft/grad.h"
 #include "weft/ops.h"
 #include "weft/random.h"
+#include "weft/sampler.h"
 #include "weft/shape.h"
 #include "weft/text.h"
 #include "weft/version.h"

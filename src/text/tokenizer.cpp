@@ -27,6 +27,14 @@ void encode_text(const TokenizerData& data, std::string_view text, bool at_start
   }
 }
 
+/// The bytes of a token that is no control token.
+std::string decoded(const TokenizerData& data, TokenId id, bool first) {
+  std::string piece = (*data.vocabulary)[id].text;
+  if ((*data.vocabulary)[id].kind != TokenKind::user_defined)
+    for (const DecodeStep& step : data.decoder) step(piece, first);
+  return piece;
+}
+
 }  // namespace
 
 Tokenizer Tokenizer::open(const std::filesystem::path& model) {
@@ -85,6 +93,11 @@ std::optional<TokenId> Tokenizer::find(std::string_view spelling) const {
   return id == kNoToken ? std::nullopt : std::optional(id);
 }
 
+std::string Tokenizer::bytes_of(TokenId id) const {
+  const std::string_view text = spelling(id);
+  return text.empty() || is_control(id) ? "" : decoded(*data_, id, false);
+}
+
 bool Tokenizer::is_control(TokenId id) const {
   return data_->vocabulary->has(id) && data_->vocabulary->is_control(id);
 }
@@ -102,15 +115,11 @@ bool Tokenizer::ends_generation(TokenId id) const {
 }
 
 std::string Detokenizer::push(TokenId id) {
-  std::string piece(tokenizer_.spelling(id));
+  const std::string_view spelling = tokenizer_.spelling(id);
   const bool control = tokenizer_.is_control(id);
   if (control && !special_) return "";
-  const TokenizerData& data = *tokenizer_.data_;
-  const bool spelt_plainly = control || (*data.vocabulary)[id].kind == TokenKind::user_defined;
-  if (!spelt_plainly)
-    for (const DecodeStep& step : data.decoder) step(piece, first_);
+  pending_ += control ? std::string(spelling) : decoded(*tokenizer_.data_, id, first_);
   first_ = false;
-  pending_ += piece;
   const size_t complete = utf8::complete_length(pending_);
   std::string text = utf8::valid(std::string_view(pending_).substr(0, complete));
   pending_.erase(0, complete);

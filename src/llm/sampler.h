@@ -1,0 +1,76 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "llm/candidates.h"
+#include "llm/penalties.h"
+#include "weft/sampler.h"
+
+namespace weft {
+
+struct TokenLogprob {
+  TokenId id;
+  float logprob;
+};
+
+/// What a model said about a token, and its best tokens: the natural logarithms of the unmodified
+/// distribution's probabilities, as OpenAI's interface reports them.
+struct Logprobs {
+  float chosen;
+  std::vector<TokenLogprob> top;  ///< the most likely first
+};
+Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, size_t top);
+
+/// Chooses one token after the other. A value: a copy goes on from the same state on its own.
+///
+/// Random numbers are those of Threefry with the seed as the key and the number of tokens drawn as the
+/// counter, so the same seed gives the same choice on every device.
+class Sampler {
+ public:
+  /// Throws ErrorKind::invalid for options that make no sense. DRY's breakers are texts: they need the
+  /// tokenizer.
+  explicit Sampler(SamplerOptions options, const Tokenizer* tokenizer = nullptr);
+
+  /// A token of the prompt, or one that was generated: what penalties look back at.
+  void accept(TokenId id);
+
+  /// The next token. Throws ErrorKind::invalid when no token may follow, or when a logit is no number.
+  TokenId sample(std::span<const float> logits);
+
+  /// The tokens that the last one was chosen from, with their probabilities.
+  std::span<const Candidate> candidates() const { return working_.candidates.list(); }
+  uint64_t seed() const { return seed_; }
+
+ private:
+  struct Settings {
+    SamplerOptions options;
+    DryBreakers breakers;
+  };
+  enum class Draw : uint32_t { token, xtc };
+
+  void weigh(std::span<const float> logits);
+  void narrow();
+  double draw(Draw what) const;
+
+  std::shared_ptr<const Settings> settings_;
+  uint64_t seed_;
+  uint32_t drawn_ = 0;
+  float mirostat_mu_;  // the surprise that a token may have, in bits
+  std::vector<TokenId> history_;
+
+  struct Working {
+    std::vector<float> logits;
+    Penalties penalties;
+    Candidates candidates;
+
+    Working() = default;
+    Working(const Working& /*other*/) {}  // a copy of the sampler makes its own
+    Working& operator=(const Working& /*other*/) { return *this; }
+  } working_;
+};
+
+}  // namespace weft
