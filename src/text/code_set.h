@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ class CodeSet {
   bool contains(char32_t code) const {
     return code < 128 ? ascii_[code / 64] >> code % 64 & 1 : contains_beyond_ascii(code);
   }
+  std::span<const std::pair<char32_t, char32_t>> ranges() const { return ranges_; }
   bool operator==(const CodeSet&) const = default;
 
  private:
