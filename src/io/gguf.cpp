@@ -201,6 +201,13 @@ std::vector<std::pair<std::string_view, std::string_view>> Gguf::stored() const 
   return result;
 }
 
+const Gguf::Value& Gguf::kind(std::string_view key) const {
+  const auto found = values_.find(key);
+  if (found == values_.end())
+    fail(ErrorKind::invalid, "[gguf] {}: there is no key '{}'", file_, one_line(key));
+  return found->second;
+}
+
 const Gguf::Value* Gguf::find(std::string_view key, bool list) const {
   const auto found = values_.find(key);
   if (found == values_.end()) return nullptr;

@@ -35,6 +35,9 @@ class Gguf {
   const std::string& name() const { return file_; }
   bool contains(std::string_view key) const { return values_.contains(key); }
   bool is_list(std::string_view key) const;
+  bool is_text(std::string_view key) const { return !is_list(key) && kind(key).type == Type::text; }
+  bool is_text_list(std::string_view key) const { return is_list(key) && kind(key).type == Type::text; }
+  bool is_flag(std::string_view key) const { return !is_list(key) && kind(key).type == Type::boolean; }
 
   // nullopt, or an empty list, when the key is not there; ErrorKind::io when it has a value of another kind.
   // Texts are as stored, maybe no UTF-8, and live as long as the file.
@@ -66,6 +69,7 @@ class Gguf {
   class Reader;
 
   Gguf() = default;
+  const Value& kind(std::string_view key) const;
   void place_tensors(std::vector<Entry>& entries, std::span<const std::byte> bytes, uint64_t end);
   const Value* find(std::string_view key, bool list) const;
   double number_at(std::string_view key, const Value& value, size_t index) const;

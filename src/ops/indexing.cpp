@@ -27,6 +27,22 @@ OutputSpec like(const Array& x) {
   return {x.shape(), x.dtype()};
 }
 
+Specs infer_put_rows(const OpCall& c) {
+  const Array &x = c.inputs[0], &idx = c.inputs[1], &src = c.inputs[2];
+  const auto tail = [](const Array& a) { return Shape(a.shape().begin() + 1, a.shape().end()); };
+  if (x.ndim() == 0 || idx.ndim() != 1 || src.ndim() != x.ndim() || src.shape(0) != idx.size() ||
+      tail(src) != tail(x))
+    fail(ErrorKind::invalid, "[put_rows] rows {} at {} places do not fit into {}", to_string(src.shape()),
+         to_string(idx.shape()), to_string(x.shape()));
+  if (idx.dtype() != DType::i32 || src.dtype() != x.dtype())
+    fail(ErrorKind::invalid, "[put_rows] {} rows at {} places go into {}", name_of(src.dtype()),
+         name_of(idx.dtype()), name_of(x.dtype()));
+  if (element_count(tail(x)) * static_cast<int64_t>(size_of(x.dtype())) % 4 != 0)
+    fail(ErrorKind::invalid, "[put_rows] rows {} of {} are not whole words of 4 bytes", to_string(tail(x)),
+         name_of(x.dtype()));
+  return {like(x)};
+}
+
 // ---- Primitives. idx is i32, dims are counted from the start.
 // ---------------------------------------------------
 
@@ -80,6 +96,14 @@ std::vector<Op> primitive_rows() {
                     {},
                     along("index_pick", {c.output_grads[0], c.inputs[1]}, c.attrs.integer("dim"))};
           }),
+      // x (rows, ..), idx (k), src (k, ..) -> x with rows replaced, in place. Indices differ; those outside
+      // are an error on a CPU and left out on a GPU. Rows are whole words.
+      {.name = "put_rows",
+       .kind = OpKind::primitive,
+       .min_inputs = 3,
+       .max_inputs = 3,
+       .infer = infer_put_rows,
+       .in_place = true},
       // x -> values, indices
       primitive(
           "sort_pairs", 1, {{"dim", {}, true}, {"descending", false}},

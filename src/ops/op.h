@@ -74,6 +74,9 @@ struct Op {
   ViewLayout layout = {};                      ///< view only
   ScalarOp scalar = {};                        ///< elementwise only
   std::vector<std::string> scalar_attrs = {};  ///< attributes that the scalar op reads, at most two, in order
+  /// A primitive that changes input 0: its kernel finds input 0's values in the output and gets none for it.
+  /// They are copied there first, unless nobody else could see them change.
+  bool in_place = false;
   Fold fold = Fold::none;  ///< a primitive that folds floats over its `dims`: the planner fuses it too
 };
 

@@ -73,6 +73,7 @@ Graph::Graph(std::span<const Array> arrays) {
   for (std::shared_ptr<Node>& node : nodes_behind(arrays)) steps.push_back({.node = std::move(node)});
   number_nodes();
   mark_wanted(arrays);
+  mark_taken();
   write_key();
 }
 
@@ -149,6 +150,25 @@ void Graph::mark_wanted(std::span<const Array> arrays) {
   }
 }
 
+/// An input can be taken when the op is its only reader, and nobody outside holds it or its memory.
+void Graph::mark_taken() {
+  for (size_t s = 0; s < steps.size(); ++s) {
+    Step& step = steps[s];
+    if (!step.node->op->in_place) continue;
+    const Array& input = step.node->inputs[0];
+    if (const int made = producer(step.inputs[0]); made >= 0) {
+      const Step& source = steps[static_cast<size_t>(made)];
+      step.takes_input =
+          !source.wanted && source.users.size() == 1 && source.node->op->kind == OpKind::primitive;
+    } else {
+      const Value& value = value_of(input);
+      step.takes_input = input.node().use_count() == 1 &&
+                         value.storage.use_count() == 2 &&  // here, `storages`
+                         value.layout == Layout::contiguous(value.shape);
+    }
+  }
+}
+
 void Graph::write_key() {
   KeyWriter writer(key);
   writer.add(static_cast<int64_t>(leaves.size()));
@@ -161,7 +181,7 @@ void Graph::write_key() {
   }
   for (const Step& step : steps) {
     writer.add(static_cast<int64_t>(reinterpret_cast<intptr_t>(step.node->op)));
-    writer.add(static_cast<int64_t>(step.wanted));
+    writer.add(static_cast<int64_t>(step.wanted) + 2 * static_cast<int64_t>(step.takes_input));
     writer.add(static_cast<int64_t>(step.inputs.size()));
     for (int v : step.inputs) writer.add(v);
     for (const Value& output : step.node->outputs) writer.add(static_cast<int64_t>(output.dtype));

@@ -20,6 +20,7 @@ struct Graph {
     int first = 0;                 ///< value of output 0
     bool wanted = false;           ///< its outputs are to be kept
     int constant = -1;             ///< index in `constants`
+    bool takes_input = false;      ///< may write over input 0: nobody else sees it
   };
   struct Leaf {
     int storage = 0;  ///< index in `storages`
@@ -44,6 +45,7 @@ struct Graph {
  private:
   void number_nodes();
   void mark_wanted(std::span<const Array> arrays);
+  void mark_taken();
   void write_key();
   std::vector<int> producers_;
 };

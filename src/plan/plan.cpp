@@ -24,6 +24,8 @@ std::vector<Spot> spots_of(const Graph& graph) {
     }
     for (const Value& output : step.node->outputs)
       spots.push_back({static_cast<int>(spots.size()), Layout::contiguous(output.shape)});
+    if (step.takes_input)
+      spots[static_cast<size_t>(step.first)].owner = spots[static_cast<size_t>(step.inputs[0])].owner;
   }
   return spots;
 }
@@ -76,10 +78,13 @@ class Scheduler {
     for (int value : step.inputs) made.inputs.push_back(operand(value));
     for (size_t i = 0; i < step.node->outputs.size(); ++i)
       made.outputs.push_back(operand(step.first + static_cast<int>(i)));
+    if (op.in_place) made.inputs[0] = {};
     steps.push_back(std::move(made));
+    if (op.in_place && !step.takes_input) copy(step);  // before it: steps are put down from the end
   }
 
-  /// Only a reshape can fail to be a view: copied to row-major order, it is one.
+  /// Input 0 to row-major order, in the memory of output 0: what an op in place changes, and what a reshape
+  /// that fails to be a view becomes one of.
   void copy(const Graph::Step& step) {
     Plan::Step made{.kernel = "copy", .inputs = {operand(step.inputs[0])}, .outputs = {operand(step.first)}};
     made.outputs[0].layout = Layout::contiguous(made.inputs[0].layout.shape);
@@ -105,6 +110,7 @@ Plan::Plan(const Graph& graph) : leaves_(graph.storages.size()) {
   for (size_t v = 0; v < graph.leaves.size(); ++v) storage_of[static_cast<int>(v)] = graph.leaves[v].storage;
   for (Step& step : steps_) {
     for (Operand& output : step.outputs) {
+      if (storage_of.contains(output.storage)) continue;  // written to before, or an input that is taken
       storage_of[output.storage] = static_cast<int>(leaves_ + sizes_.size());
       sizes_.push_back(bytes_of(graph.value(output.storage)));
     }
@@ -155,9 +161,13 @@ void Plan::share_memory() {
     slots[slot] = std::max(slots[slot], bytes);
     return slot;
   };
+  std::vector<bool> placed(sizes_.size(), false);
   for (size_t s = 0; s < steps_.size(); ++s) {
     for (const Operand& output : steps_[s].outputs) {
+      if (output.storage < static_cast<int>(leaves_)) continue;
       const size_t made = static_cast<size_t>(output.storage) - leaves_;
+      if (placed[made]) continue;
+      placed[made] = true;
       if (kept[made])
         slots.push_back(sizes_[made]), slot_of[made] = slots.size() - 1;
       else

@@ -267,6 +267,29 @@ void index_add(ThreadPool& pool, Tensors in, Tensors out, const Attrs& attrs) {
   scatter_add(pool, chosen, spread(in[1], in[2].layout.shape, chosen.dim), in[2], out[0]);
 }
 
+void put_rows(ThreadPool& pool, Tensors inputs, Tensors outputs, const Attrs&) {
+  const Tensor &out = outputs[0], indices = spread(inputs[1], inputs[2].layout.shape, 0), &src = inputs[2];
+  const Chosen chosen = choose("put_rows", out.layout, 0);
+  const auto bytes = static_cast<int64_t>(size_of(out.dtype));
+  const Walk walk(src.layout.shape, {&indices.layout, &src.layout});
+  const int64_t width = element_count(src.layout.shape) / std::max<int64_t>(src.layout.shape[0], 1);
+  pool.for_each(static_cast<size_t>(walk.count()), kGrain, [&](size_t first, size_t end) {
+    walk.runs(
+        static_cast<int64_t>(first), static_cast<int64_t>(end),
+        [&](int64_t position, const Walk::Offsets& at, int64_t count) {
+          for (int64_t done = 0; done < count;) {  // a run may hold several rows
+            const int64_t column = (position + done) % width, n = std::min(count - done, width - column);
+            int64_t scratch[1];
+            const int64_t* row = view_run(indices, at[0] + done * walk.inner().strides[0], 0, 1, scratch);
+            chosen.check(row, 1);
+            copy_run(static_cast<size_t>(bytes), src.data + (at[1] + done * walk.inner().strides[1]) * bytes,
+                     walk.inner().strides[1], out.data + (*row * width + column) * bytes, 1, n);
+            done += n;
+          }
+        });
+  });
+}
+
 void searchsorted(ThreadPool& pool, Tensors in, Tensors out, const Attrs& attrs) {
   const bool right = attrs.has("right") && attrs.flag("right");
   if (is_float(in[0].dtype))

@@ -40,6 +40,7 @@ const std::unordered_map<std::string_view, Kernel>& table() {
       {"scatter_write", scatter_mode<false>},
       {"scatter_accumulate", scatter_mode<true>},
       {"index_accumulate", index_add},
+      {"put_rows", put_rows},
       {"sort_pairs", sort},
       {"search_sorted", searchsorted},
 

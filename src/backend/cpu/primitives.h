@@ -29,6 +29,7 @@ KernelFunction gather;        // x, idx -> idx's shape; "dim"
 KernelFunction index_select;  // x, idx [k] -> x with k at "dim"
 KernelFunction scatter;       // x, idx, src -> x's shape; "dim", "mode": "set" or "add", in the order of idx
 KernelFunction index_add;     // x, idx [k], src (x with k at "dim") -> x's shape
+KernelFunction put_rows;      // -, idx [k], src (k, ..) -> rows of what the output has
 KernelFunction searchsorted;  // sorted [..,n] or [n], values -> i32 of values' shape; "right" (false)
 
 // move.cpp. Any dtype.

@@ -84,6 +84,7 @@ void scan(Context& context, const Step& step);
 void gather(Context& context, const Step& step);
 void index_select(Context& context, const Step& step);
 void scatter(Context& context, const Step& step);
+void put_rows(Context& context, const Step& step);
 void search_sorted(Context& context, const Step& step);
 void sort(Context& context, const Step& step);
 void dequantize(Context& context, const Step& step);

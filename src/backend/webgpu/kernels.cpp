@@ -52,6 +52,7 @@ const std::unordered_map<std::string_view, Record>& table() {
       {"index_gather", gather},
       {"index_pick", index_select},
       {"scatter_write", scatter},
+      {"put_rows", put_rows},
       {"scatter_accumulate", scatter},
       {"index_accumulate", scatter},
       {"search_sorted", search_sorted},
