@@ -10,6 +10,7 @@
 #include "backend/select.h"
 #include "base/error.h"
 #include "conform/compare.h"
+#include "conform/model_suite.h"
 #include "conform/suite.h"
 #include "ops/op.h"
 #include "weft/grad.h"
@@ -118,9 +119,21 @@ void run_cases(const Cases& cases, const Options& options, Totals& totals, const
   }
 }
 
+const Device& opened(const Options& options, std::optional<Device>& device) {
+  if (!device) device = Device::open(options.device.empty() ? device_wish().value : options.device);
+  return *device;
+}
+
+void run_model_suite(const std::string& file, const Options& options, std::optional<Device>& device,
+                     Totals& totals) {
+  opened(options, device);
+  run_cases(load_model_suite(file), options, totals,
+            [&](const ModelCase& c) { return model_difference(c, *device); });
+}
+
 void run_ops_suite(const std::string& file, const Options& options, std::optional<Device>& device,
                    Totals& totals) {
-  if (!device) device = Device::open(options.device.empty() ? device_wish().value : options.device);
+  opened(options, device);
   const OpsSuite suite = load_ops_suite(file);
   run_cases(suite.cases, options, totals, [&](const Case& c) { return CaseRunner(suite, c, *device).run(); });
 }
@@ -148,6 +161,8 @@ void run_suite(const std::string& file, const Options& options, std::optional<De
   const std::string kind = suite_kind(file);
   if (kind == "ops")
     run_ops_suite(file, options, device, totals);
+  else if (kind == "model")
+    run_model_suite(file, options, device, totals);
   else if (kind == "tokenizer")
     run_tokenizer_suite(file, options, totals);
   else

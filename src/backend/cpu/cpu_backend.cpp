@@ -66,14 +66,31 @@ struct CpuPrepared : Prepared {
     std::vector<int> storages;  // -1: an optional input that was left out
   };
   struct Item {
-    cpu::Kernel kernel = nullptr;  // null: there is a program
-    bool with_matmul = false;      // whose first load is a product
+    cpu::Kernel kernel = nullptr;  // null: all of it is the program
+    bool is_matmul = false;        // which runs its epilogue on what is still in the cache
     const Attrs* attrs = nullptr;
     std::optional<ElementwiseProgram> program = {};
     Place inputs = {}, outputs = {};
   };
   std::vector<Item> items;
 };
+
+/// The kernel, then the program on what it made.
+void run_with_epilogue(ThreadPool& pool, const CpuPrepared::Item& item) {
+  const std::span<const cpu::Tensor> inputs = item.inputs.tensors, outputs = item.outputs.tensors;
+  const size_t own = inputs.size() - (item.program->loads.size() - 1);
+  cpu::Tensor made = outputs[0];
+  std::vector<std::byte> memory;
+  if (made.dtype != item.program->loads[0]) {
+    made.dtype = item.program->loads[0];
+    memory.resize(static_cast<size_t>(element_count(made.layout.shape)) * size_of(made.dtype));
+    made.data = memory.data();
+  }
+  item.kernel(pool, inputs.first(own), std::span(&made, 1), *item.attrs);
+  std::vector<cpu::Tensor> loads = {made};
+  loads.insert(loads.end(), inputs.begin() + static_cast<int64_t>(own), inputs.end());
+  cpu::run_elementwise(pool, *item.program, loads, outputs);
+}
 
 }  // namespace
 
@@ -97,8 +114,8 @@ std::unique_ptr<Prepared> CpuBackend::prepare(std::span<const Step> steps,
                            .inputs = place(step.inputs),
                            .outputs = place(step.outputs)};
     if (step.program) item.program = *step.program;
-    if (!step.program) item.kernel = cpu::find_kernel(step.kernel);
-    item.with_matmul = step.program && step.kernel == "matmul_batched";
+    if (step.kernel != "elementwise" && step.kernel != "rows") item.kernel = cpu::find_kernel(step.kernel);
+    item.is_matmul = step.kernel == "matmul_batched";
     prepared->items.push_back(std::move(item));
   }
   return prepared;
@@ -119,8 +136,10 @@ void CpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
         if (i.constant >= 0) i.attrs[0] = constants[static_cast<size_t>(i.constant)];
     if (!item.program)
       item.kernel(pool_, item.inputs.tensors, item.outputs.tensors, *item.attrs);
-    else if (item.with_matmul)
+    else if (item.is_matmul)
       cpu::matmul_with(pool_, *item.program, item.inputs.tensors, item.outputs.tensors);
+    else if (item.kernel)
+      run_with_epilogue(pool_, item);
     else if (item.program->row_dims)
       cpu::run_rows(pool_, *item.program, item.inputs.tensors, item.outputs.tensors);
     else

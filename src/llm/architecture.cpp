@@ -1,0 +1,40 @@
+#include "llm/architecture.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+
+namespace weft::llm {
+namespace {
+
+const std::map<std::string_view, Architecture>& table() {
+  static const auto all = [] {
+    std::map<std::string_view, Architecture> rows;
+    for (const auto& family : {llama_architectures(), gemma_architectures(), parallel_architectures(),
+                               gpt2_architectures(), gptoss_architectures()})
+      for (const Architecture& row : family) rows[row.name] = row;
+    return rows;
+  }();
+  return all;
+}
+
+}  // namespace
+
+const Architecture& find_architecture(std::string_view name) {
+  const auto found = table().find(name);
+  if (found == table().end())
+    fail(ErrorKind::unsupported, "[model] architecture '{}' is not known; these are: {}", name,
+         fmt::join(architecture_names(), ", "));
+  return found->second;
+}
+
+std::vector<std::string_view> architecture_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, row] : table()) names.push_back(name);
+  return names;
+}
+
+}  // namespace weft::llm

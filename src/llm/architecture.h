@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "llm/config.h"
+#include "llm/pass.h"
+
+namespace weft::llm {
+
+/// One row per architecture. A new one is a row and, where its layers are its own, a file.
+struct Architecture {
+  std::string_view name;  ///< general.architecture of a GGUF file
+  /// What files leave to convention.
+  void (*configure)(Config& config, const ModelFile& file) = nullptr;
+  /// Tokens to logits (wanted tokens, vocabulary); of a model that embeds: to its last activations.
+  Array (*forward)(Pass& pass) = nullptr;
+};
+
+/// Throws ErrorKind::unsupported with the names there are.
+const Architecture& find_architecture(std::string_view name);
+std::vector<std::string_view> architecture_names();  ///< sorted
+
+// Rows of one family, collected by architecture.cpp.
+std::vector<Architecture> llama_architectures();
+std::vector<Architecture> gemma_architectures();
+std::vector<Architecture> parallel_architectures();
+std::vector<Architecture> gpt2_architectures();
+std::vector<Architecture> gptoss_architectures();
+
+/// Norm, attention, residual, norm, feed-forward part, residual, with the norms that the file has.
+Array decoder(Pass& pass);
+
+}  // namespace weft::llm

@@ -1,0 +1,127 @@
+#include "llm/config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace weft::llm {
+namespace {
+
+constexpr int64_t kMost = int64_t{1} << 24;  // no size of a model is larger
+
+/// A number per layer, or one for all of them.
+int64_t of_layer(const ModelFile& file, std::string_view key, size_t layer, int64_t fallback) {
+  const std::vector<double> all = file.numbers(key);
+  if (all.empty()) return fallback;
+  if (all.size() > 1 && layer >= all.size())
+    fail(ErrorKind::io, "[model] {}: '{}' has {} values", file.name, key, all.size());
+  const double value = all[all.size() == 1 ? 0 : layer];
+  if (!(value >= 0 && value <= static_cast<double>(kMost)))
+    fail(ErrorKind::io, "[model] {}: '{}' is {}", file.name, key, value);
+  return static_cast<int64_t>(value);
+}
+
+RopeConfig rope_of(const ModelFile& file, int64_t head_dim) {
+  RopeConfig rope;
+  rope.dims = file.integer("rope.dimension_count").value_or(head_dim);
+  if (rope.dims < 0 || rope.dims > head_dim || rope.dims % 2 != 0)
+    fail(ErrorKind::io, "[model] {}: 'rope.dimension_count' is {} of {}", file.name, rope.dims, head_dim);
+  rope.base = file.number("rope.freq_base").value_or(10'000);
+  rope.scaling = file.text("rope.scaling.type").value_or("none");
+  rope.factor = file.number("rope.scaling.factor").value_or(file.number("rope.scale_linear").value_or(1));
+  if (rope.factor <= 0) rope.factor = 1;
+  if (rope.scaling == "none" && file.number("rope.scale_linear")) rope.scaling = "linear";
+  rope.original_context =
+      static_cast<double>(file.integer("rope.scaling.original_context_length").value_or(0));
+  rope.magnitude = file.number("rope.scaling.attn_factor").value_or(1);
+  rope.has_own_magnitude = file.flag("rope.scaling.attn_factor_is_all").value_or(false);
+  rope.beta_fast = file.number("rope.scaling.yarn_beta_fast").value_or(32);
+  rope.beta_slow = file.number("rope.scaling.yarn_beta_slow").value_or(1);
+  rope.truncate = file.flag("rope.scaling.yarn_truncate").value_or(true);
+  const auto divisors = [&](std::string_view tensor) -> std::vector<double> {
+    if (!file.has(tensor)) return {};
+    const std::vector<float> values = file.tensor(tensor).values();
+    if (static_cast<int64_t>(values.size()) != rope.dims / 2)
+      fail(ErrorKind::io, "[model] {}: tensor '{}' has {} values for {} frequencies", file.name, tensor,
+           values.size(), rope.dims / 2);
+    return {values.begin(), values.end()};
+  };
+  rope.divisors = divisors("rope_freqs.weight");
+  if (rope.divisors.empty()) rope.divisors = divisors("rope_factors_short.weight");
+  rope.long_divisors = divisors("rope_factors_long.weight");
+  return rope;
+}
+
+}  // namespace
+
+Config::Config(const ModelFile& file) : architecture(file.architecture) {
+  width = file.required("embedding_length");
+  context = file.integer("context_length").value_or(2048);
+  const int64_t count = file.required("block_count");
+  if (count > 10'000 || width > kMost || context < 1)
+    fail(ErrorKind::io, "[model] {}: {} layers of width {}, context {}", file.name, count, width, context);
+  const Shape& table = file.tensor("token_embd.weight").shape;
+  if (table.size() != 2 || table[1] != width)
+    fail(ErrorKind::io, "[model] {}: token_embd.weight is {}, expected (tokens,{})", file.name,
+         to_string(table), width);
+  vocabulary = table[0];
+
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    LayerConfig layer;
+    layer.heads = of_layer(file, "attention.head_count", i, 0);
+    layer.kv_heads = of_layer(file, "attention.head_count_kv", i, layer.heads);
+    layer.hidden = of_layer(file, "feed_forward_length", i, 0);
+    if (layer.kv_heads > 0 && (layer.heads <= 0 || layer.heads % layer.kv_heads != 0))
+      fail(ErrorKind::io, "[model] {}: {} query heads do not share {} key heads", file.name, layer.heads,
+           layer.kv_heads);
+    layer.window = of_layer(file, "attention.layer_windows", i, 0);
+    layers.push_back(layer);
+  }
+  const int64_t heads = std::ranges::max(layers, {}, &LayerConfig::heads).heads;
+  if (heads == 0 && !file.integer("attention.key_length"))
+    fail(ErrorKind::io, "[model] {}: 'attention.head_count' is missing", file.name);
+  head_dim = file.integer("attention.key_length").value_or(heads > 0 ? width / heads : 0);
+  value_dim = file.integer("attention.value_length").value_or(head_dim);
+  if (head_dim <= 0 || value_dim <= 0 || head_dim > kMost || value_dim > kMost)
+    fail(ErrorKind::io, "[model] {}: heads of {} and {} elements", file.name, head_dim, value_dim);
+  ropes.push_back(rope_of(file, head_dim));
+  attention_scale = file.number("attention.scale").value_or(1 / std::sqrt(static_cast<double>(head_dim)));
+  if (attention_scale == 0) attention_scale = 1 / std::sqrt(static_cast<double>(head_dim));
+
+  norm = file.number("attention.layer_norm_epsilon") ? Norm::layer : Norm::rms;
+  norm_eps = file.number("attention.layer_norm_rms_epsilon")
+                 .value_or(file.number("attention.layer_norm_epsilon").value_or(1e-5));
+  attention_softcap = file.number("attn_logit_softcapping").value_or(0);
+  final_softcap = file.number("final_logit_softcapping").value_or(0);
+  embedding_scale = file.number("embedding_scale").value_or(1);
+  residual_scale = file.number("residual_scale").value_or(1);
+  logit_scale = file.number("logit_scale").value_or(1);
+  clamp_qkv = file.number("attention.clamp_kqv").value_or(0);
+  parallel = file.flag("use_parallel_residual").value_or(false);
+  causal = file.flag("attention.causal").value_or(true);
+
+  experts.count = file.integer("expert_count").value_or(0);
+  experts.used = file.integer("expert_used_count").value_or(0);
+  if (experts.count < 0 || experts.count > 65'536 || experts.used < 0 || experts.used > experts.count)
+    fail(ErrorKind::io, "[model] {}: {} of {} experts", file.name, experts.used, experts.count);
+  experts.width = file.integer("expert_feed_forward_length").value_or(layers[0].hidden);
+  experts.shared_width = file.integer("expert_shared_feed_forward_length").value_or(0);
+  experts.scale = file.number("expert_weights_scale").value_or(1);
+  if (experts.scale == 0) experts.scale = 1;
+  experts.normalize = file.flag("expert_weights_norm").value_or(experts.normalize);
+  experts.sigmoid = file.integer("expert_gating_func").value_or(1) == 2;
+  experts.groups = file.integer("expert_group_count").value_or(1);
+  experts.used_groups = file.integer("expert_group_used_count").value_or(1);
+  for (LayerConfig& layer : layers) layer.has_experts = experts.count > 0;
+}
+
+void Config::alternate(const ModelFile& file, int64_t window, int64_t period) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const bool local = period <= 0 || static_cast<int64_t>(i + 1) % period != 0;
+    layers[i].window = of_layer(file, "attention.layer_windows", i, local ? window : 0);
+    if (ropes.size() > 1) layers[i].rope = layers[i].window > 0 ? 1 : 0;
+  }
+}
+
+}  // namespace weft::llm

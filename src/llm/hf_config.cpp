@@ -1,0 +1,220 @@
+#include "llm/hf_config.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace weft::llm {
+namespace {
+
+using nlohmann::json;
+
+/// Reads a config.json, whose keys have changed their names over the years.
+class Reader {
+ public:
+  Reader(const json& config, const std::string& file) : config_(config), file_(file) {}
+
+  /// The first of the keys that is there and not null.
+  const json* find(std::initializer_list<const char*> keys) const {
+    for (const char* key : keys)
+      if (const auto found = config_.find(key); found != config_.end() && !found->is_null()) return &*found;
+    return nullptr;
+  }
+  std::optional<double> number(std::initializer_list<const char*> keys) const {
+    const json* value = find(keys);
+    if (!value) return std::nullopt;
+    if (!value->is_number()) fail(ErrorKind::io, "[model] {}: '{}' is not a number", file_, *keys.begin());
+    return value->get<double>();
+  }
+  double required(std::initializer_list<const char*> keys) const {
+    const std::optional<double> value = number(keys);
+    if (!value) fail(ErrorKind::io, "[model] {}: '{}' is missing", file_, *keys.begin());
+    return *value;
+  }
+  bool flag(const char* key, bool fallback = false) const {
+    const json* value = find({key});
+    return value && value->is_boolean() ? value->get<bool>() : fallback;
+  }
+  std::string text(std::initializer_list<const char*> keys, const std::string& fallback) const {
+    const json* value = find(keys);
+    return value && value->is_string() ? value->get<std::string>() : fallback;
+  }
+  std::vector<double> numbers(const char* key) const {
+    std::vector<double> result;
+    if (const json* list = find({key}); list && list->is_array())
+      for (const json& x : *list)
+        if (x.is_number()) result.push_back(x.get<double>());
+    return result;
+  }
+
+ private:
+  const json& config_;
+  const std::string& file_;
+};
+
+/// Frequencies that llama 3 slows down, and by how much.
+std::vector<float> llama3_divisors(const Reader& scaling, double base, int64_t dims) {
+  const double factor = scaling.required({"factor"}), low = scaling.number({"low_freq_factor"}).value_or(1),
+               high = scaling.number({"high_freq_factor"}).value_or(4),
+               original = scaling.number({"original_max_position_embeddings"}).value_or(8192);
+  std::vector<float> divisors;
+  for (int64_t i = 0; i < dims / 2; ++i) {
+    const double frequency = std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(dims));
+    const double length = 2 * M_PI / frequency;  // of a wave, in tokens
+    if (length < original / high) {
+      divisors.push_back(1);
+    } else if (length > original / low) {
+      divisors.push_back(static_cast<float>(factor));
+    } else {
+      const double smooth = (original / length - low) / (high - low);
+      divisors.push_back(static_cast<float>(1 / ((1 - smooth) / factor + smooth)));
+    }
+  }
+  return divisors;
+}
+
+/// rope_scaling of older files, rope_parameters of newer ones.
+void add_rope(HfValues& out, const Reader& config, const json& scaling_json, double base, int64_t dims,
+              double context, const std::string& file) {
+  const Reader scaling(scaling_json, file);
+  const std::string type = scaling.text({"rope_type", "type"}, "default");
+  auto& values = out.values;
+  values["rope.freq_base"] = base;
+  values["rope.dimension_count"] = static_cast<double>(dims);
+  if (type == "default") return;
+  const auto factor = scaling.number({"factor"});
+  const double original =
+      scaling.number({"original_max_position_embeddings"})
+          .value_or(config.number({"original_max_position_embeddings"}).value_or(context));
+  if (type == "llama3") {
+    out.divisors["rope_freqs.weight"] = llama3_divisors(scaling, base, dims);
+    return;
+  }
+  values["rope.scaling.original_context_length"] = original;
+  values["rope.scaling.factor"] = factor.value_or(1);
+  if (type == "linear" || type == "dynamic") {
+    values["rope.scaling.type"] = type;
+  } else if (type == "yarn") {
+    values["rope.scaling.type"] = std::string("yarn");
+    values["rope.scaling.yarn_beta_fast"] = scaling.number({"beta_fast"}).value_or(32);
+    values["rope.scaling.yarn_beta_slow"] = scaling.number({"beta_slow"}).value_or(1);
+    values["rope.scaling.yarn_truncate"] = scaling.flag("truncate", true);
+    const auto magnitude = [&](double m) { return *factor <= 1 ? 1 : 0.1 * m * std::log(*factor) + 1; };
+    const std::optional<double> given = scaling.number({"attention_factor"}),
+                                mscale = scaling.number({"mscale"}), all = scaling.number({"mscale_all_dim"});
+    if (given || (mscale && all)) {
+      values["rope.scaling.attn_factor"] = given ? *given : magnitude(*mscale) / magnitude(*all);
+      values["rope.scaling.attn_factor_is_all"] = true;
+    }
+    if (all) values["rope.scaling.yarn_log_multiplier"] = 0.1 * *all;
+  } else if (type == "longrope" || type == "su") {
+    values["rope.scaling.type"] = std::string("longrope");
+    for (const auto& [name, key] : {std::pair{"rope_factors_short.weight", "short_factor"},
+                                    std::pair{"rope_factors_long.weight", "long_factor"}}) {
+      const std::vector<double> list = scaling.numbers(key);
+      if (static_cast<int64_t>(list.size()) != dims / 2)
+        fail(ErrorKind::io, "[model] {}: '{}' has {} values for {} frequencies", file, key, list.size(),
+             dims / 2);
+      out.divisors[name] = {list.begin(), list.end()};
+    }
+    const double stretch = factor.value_or(context / original);
+    values["rope.scaling.attn_factor"] =
+        scaling.number({"attention_factor"})
+            .value_or(stretch <= 1 ? 1 : std::sqrt(1 + std::log(stretch) / std::log(original)));
+  } else {
+    fail(ErrorKind::unsupported, "[model] {}: rope_type '{}' is not known", file, type);
+  }
+}
+
+/// Windows that differ from layer to layer, where the config says so.
+std::vector<double> windows(const Reader& config, int64_t layers) {
+  const std::optional<double> window = config.number({"sliding_window"});
+  std::vector<double> result;
+  if (const json* types = config.find({"layer_types"}); types && types->is_array()) {
+    for (const json& type : *types) result.push_back(type == "sliding_attention" ? window.value_or(0) : 0);
+  } else if (config.flag("use_sliding_window")) {
+    const double first = config.number({"max_window_layers"}).value_or(0);
+    for (int64_t i = 0; i < layers; ++i)
+      result.push_back(static_cast<double>(i) >= first ? window.value_or(0) : 0);
+  } else if (config.find({"use_sliding_window"})) {
+    result.assign(static_cast<size_t>(layers), 0);
+  }
+  return result;
+}
+
+}  // namespace
+
+HfValues hf_values(const json& whole, const std::string& file) {
+  const Reader config(whole, file);
+  HfValues out;
+  auto& values = out.values;
+  const auto copy = [&](const char* to, std::initializer_list<const char*> keys) {
+    if (const std::optional<double> value = config.number(keys)) values[to] = *value;
+  };
+  const double width = config.required({"hidden_size", "n_embd", "d_model"}),
+               layers = config.required({"num_hidden_layers", "n_layer", "num_layers"}),
+               heads = config.required({"num_attention_heads", "n_head"}),
+               context =
+                   config.number({"max_position_embeddings", "n_positions", "seq_length"}).value_or(2048);
+  if (!(width >= 1 && layers >= 1 && heads >= 1 && width < 1e7 && layers < 1e5 && heads < 1e6 &&
+        context >= 1))
+    fail(ErrorKind::io, "[model] {}: {} layers, {} heads, width {}", file, layers, heads, width);
+  values["embedding_length"] = width;
+  values["block_count"] = layers;
+  values["attention.head_count"] = heads;
+  values["context_length"] = context;
+  values["feed_forward_length"] =
+      config.number({"intermediate_size", "n_inner", "ffn_hidden_size"}).value_or(4 * width);
+  copy("attention.head_count_kv", {"num_key_value_heads", "num_kv_heads"});
+  if (const json* multi = config.find({"multi_query"}); multi && !config.flag("new_decoder_architecture"))
+    values["attention.head_count_kv"] = config.flag("multi_query") ? 1.0 : heads;
+  const double head_dim = config.number({"head_dim"}).value_or(std::floor(width / heads));
+  values["attention.key_length"] = head_dim;
+  values["attention.value_length"] = head_dim;
+  copy("attention.layer_norm_rms_epsilon", {"rms_norm_eps"});
+  copy("attention.layer_norm_epsilon", {"layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"});
+  if (const std::optional<double> scalar = config.number({"query_pre_attn_scalar"}))
+    values["attention.scale"] = 1 / std::sqrt(*scalar);
+  copy("attention.scale", {"attention_multiplier"});
+  copy("embedding_scale", {"embedding_multiplier"});
+  copy("residual_scale", {"residual_multiplier"});
+  copy("logit_scale", {"logits_scaling", "logit_scale"});
+  copy("attn_logit_softcapping", {"attn_logit_softcapping"});
+  copy("final_logit_softcapping", {"final_logit_softcapping"});
+  copy("attention.sliding_window", {"sliding_window"});
+  copy("attention.sliding_window_pattern", {"sliding_window_pattern"});
+  copy("attention.clamp_kqv", {"clip_qkv"});
+  if (const std::vector<double> list = windows(config, static_cast<int64_t>(layers)); !list.empty())
+    values["attention.layer_windows"] = list;
+  if (const std::vector<double> list = config.numbers("no_rope_layers"); !list.empty())
+    values["rope.layers"] = list;  // despite its name: 1 where a layer has one
+  if (config.find({"use_parallel_residual"}))
+    values["use_parallel_residual"] = config.flag("use_parallel_residual");
+
+  copy("expert_count", {"num_experts", "num_local_experts", "n_routed_experts"});
+  copy("expert_used_count", {"num_experts_per_tok", "num_experts_per_token"});
+  copy("expert_feed_forward_length", {"moe_intermediate_size"});
+  copy("expert_shared_feed_forward_length", {"shared_expert_intermediate_size"});
+  if (config.find({"norm_topk_prob"})) values["expert_weights_norm"] = config.flag("norm_topk_prob");
+
+  const json none = json::object();
+  const json* scaling = config.find({"rope_parameters", "rope_scaling"});
+  if (!scaling || !scaling->is_object()) scaling = &none;
+  const json* full = scaling->contains("full_attention") ? &(*scaling)["full_attention"] : scaling;
+  const Reader rope(*full, file);
+  const double base =
+      rope.number({"rope_theta"}).value_or(config.number({"rope_theta", "rotary_emb_base"}).value_or(10'000));
+  const double part = rope.number({"partial_rotary_factor"})
+                          .value_or(config.number({"partial_rotary_factor", "rotary_pct"}).value_or(1));
+  const auto dims = static_cast<int64_t>(head_dim * part);
+  add_rope(out, config, *full, base, dims - dims % 2, context, file);
+  copy("rope.freq_base_swa", {"rope_local_base_freq"});
+  if (scaling->contains("sliding_attention"))
+    if (const std::optional<double> local =
+            Reader((*scaling)["sliding_attention"], file).number({"rope_theta"}))
+      values["rope.freq_base_swa"] = *local;
+  return out;
+}
+
+}  // namespace weft::llm

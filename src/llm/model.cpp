@@ -1,0 +1,110 @@
+#include "llm/model.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace weft::llm {
+namespace {
+
+constexpr int64_t kChunk = 512;  // tokens of one forward pass
+
+/// `rows` of pages that hold `sequences` full contexts, and page 0.
+int64_t pages_for(const ModelOptions& options, int64_t context) {
+  return (context + kPageRows - 1) / kPageRows * options.sequences + 1;
+}
+
+Config configured(const ModelFile& file) {
+  Config config(file);
+  const Architecture& row = find_architecture(file.architecture);
+  if (row.configure) row.configure(config, file);
+  return config;
+}
+
+Weights weights_of(ModelFile file, const ModelOptions& options, int64_t layers) {
+  const int64_t first = options.gpu_layers < 0 ? 0 : std::max<int64_t>(layers - options.gpu_layers, 0);
+  const bool all = first == 0 && options.gpu_layers != 0, none = options.gpu_layers == 0;
+  return {std::move(file), [=, device = options.device](int64_t layer) {
+            if (layer == -2) return none ? Device() : device;
+            if (layer == -1) return all ? device : Device();
+            return layer >= first ? device : Device();
+          }};
+}
+
+bool has_f32_weights(const ModelFile& file) {
+  return file.tensor("token_embd.weight").type == quant::Type::f32;
+}
+
+State state_of(const std::filesystem::path& path, const ModelOptions& options) {
+  ModelFile file = ModelFile::open(path);
+  find_architecture(file.architecture);
+  Config config = configured(file);
+  const auto layers = std::ssize(config.layers);
+  const bool floats = has_f32_weights(file), exact = options.exact.value_or(file.exact);
+  State state(std::move(config), weights_of(std::move(file), options, layers));
+  for (int64_t i = 0; i < layers; ++i)
+    state.devices.push_back(options.gpu_layers < 0 || i >= layers - options.gpu_layers ? options.device
+                                                                                       : Device());
+  state.devices.push_back(options.gpu_layers == 0 ? Device() : options.device);
+  state.cache.resize(static_cast<size_t>(layers));
+  state.cache_dtype = options.cache_dtype.value_or(floats ? DType::f32 : DType::f16);
+  state.context = options.context > 0 ? options.context : state.config.context;
+  state.sequences = options.sequences;
+  state.rows = pages_for(options, state.context) * kPageRows;
+  state.exact = exact;
+  return state;
+}
+
+}  // namespace
+
+Model::Model(const std::filesystem::path& path, const ModelOptions& options)
+    : state_(state_of(path, options)),
+      architecture_(find_architecture(state_.config.architecture)),
+      pages_(pages_for(options, state_.context)) {
+  for (const AdapterChoice& choice : options.adapters)
+    state_.weights.add_adapter(open_adapter(choice.path, file()), choice.scale);
+  uint64_t total = 0;
+  for (const auto& [name, tensor] : file().tensors) total += tensor.bytes();
+  if (options.progress)
+    state_.weights.on_read = [&, total](uint64_t bytes) { options.progress(std::min(bytes, total), total); };
+  // One token through all layers asks for every weight.
+  Sequence sequence = new_sequence();
+  run(sequence, std::vector<TokenId>{0});
+  truncate(sequence, 0, pages_);
+  state_.weights.on_read = {};
+}
+
+Array Model::forward(const Batch& batch) {
+  Pass pass(state_, batch);
+  return architecture_.forward(pass);
+}
+
+std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> tokens, bool all) {
+  for (TokenId id : tokens)
+    if (id < 0 || id >= config().vocabulary)
+      fail(ErrorKind::invalid, "[model] token {} is not one of {}", id, config().vocabulary);
+  if (std::ssize(sequence.tokens) + std::ssize(tokens) > context())
+    fail(ErrorKind::invalid, "[model] {} tokens are more than the context of {}",
+         sequence.tokens.size() + tokens.size(), context());
+  std::vector<float> logits;
+  while (!tokens.empty()) {
+    const auto count = static_cast<size_t>(std::min<int64_t>(kChunk, std::ssize(tokens)));
+    Batch batch;
+    append(batch, sequence, tokens.first(count), pages_, all);
+    const Sequence* one[] = {&sequence};
+    add_keys(batch, one);
+    std::vector<Array> wanted = {forward(batch)};
+    for (LayerCache& layer : state_.cache) {
+      if (layer.keys) wanted.insert(wanted.end(), {layer.keys, layer.values});
+      wanted.insert(wanted.end(), layer.states.begin(), layer.states.end());
+    }
+    eval(wanted);
+    tokens = tokens.subspan(count);
+    if (!all && !tokens.empty()) continue;
+    const std::vector<float> part = wanted[0].to_vector();
+    logits.insert(logits.end(), part.begin(), part.end());
+  }
+  return logits;
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "llm/architecture.h"
+#include "llm/pass.h"
+
+namespace weft::llm {
+
+struct AdapterChoice {
+  std::filesystem::path path;
+  double scale = 1;
+};
+
+struct ModelOptions {
+  Device device = {};
+  int64_t gpu_layers = -1;  ///< layers on `device`, the last ones first; the others are the CPU's. -1: all
+  int64_t context = 0;      ///< tokens of a sequence; 0: what the model was made for
+  int64_t sequences = 1;    ///< at a time
+  std::optional<DType> cache_dtype = {};  ///< f32 where the model's weights are, else f16
+  std::optional<bool> exact = {};         ///< activations stay floats where weights are blocks
+  std::vector<AdapterChoice> adapters = {};
+  std::function<void(uint64_t bytes, uint64_t total)> progress = {};
+};
+
+/// A model with its weights on a device, and the caches of the sequences it is working on.
+class Model {
+ public:
+  Model(const std::filesystem::path& path, const ModelOptions& options);
+
+  const Config& config() const { return state_.config; }
+  const ModelFile& file() const { return state_.weights.file(); }
+  const Device& device() const { return state_.devices.back(); }
+  int64_t context() const { return state_.context; }
+  uint64_t weight_bytes() const { return state_.weights.bytes_read(); }
+
+  Pages& pages() { return pages_; }
+  /// What the architecture gives for a batch: logits (wanted tokens, vocabulary). Not evaluated yet.
+  Array forward(const Batch& batch);
+
+  /// Runs tokens of one sequence, in parts that are not too long. Logits of the last, or of all: (n,
+  /// vocabulary).
+  std::vector<float> run(Sequence& sequence, std::span<const TokenId> tokens, bool all = false);
+  Sequence new_sequence() const { return {}; }
+
+ private:
+  State state_;
+  const Architecture& architecture_;
+  Pages pages_;
+};
+
+}  // namespace weft::llm

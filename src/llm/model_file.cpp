@@ -1,0 +1,136 @@
+#include "llm/model_file.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "io/gguf.h"
+
+namespace weft::llm {
+namespace {
+
+/// "model-00001-of-00003.gguf" -> the three files; any other name is itself.
+std::vector<std::filesystem::path> parts_of(const std::filesystem::path& file, const Gguf& first) {
+  const int64_t count = first.integer("split.count").value_or(1);
+  if (count <= 1) return {file};
+  const std::string name = file.filename().string();
+  constexpr std::string_view kTail = "00001-of-00001.gguf";
+  if (count > 99'999 || name.size() < kTail.size())
+    fail(ErrorKind::io, "[model] {}: one of {} files, whose name does not end in -NNNNN-of-NNNNN.gguf",
+         file.string(), count);
+  const std::string stem = name.substr(0, name.size() - kTail.size());
+  std::vector<std::filesystem::path> parts;
+  for (int64_t i = 1; i <= count; ++i)
+    parts.push_back(file.parent_path() / fmt::format("{}{:05}-of-{:05}.gguf", stem, i, count));
+  return parts;
+}
+
+ModelFile::Value value_of(const Gguf& file, const std::string& key) {
+  if (file.is_list(key)) return file.numbers(key);
+  if (file.is_text(key)) return std::string(*file.text(key));
+  if (file.is_flag(key)) return *file.flag(key);
+  return *file.number(key);
+}
+
+}  // namespace
+
+std::vector<float> StoredTensor::values() const {
+  std::vector<std::byte> scratch;
+  const std::span<const std::byte> stored = read(scratch);
+  std::vector<float> result(static_cast<size_t>(element_count(shape)));
+  quant::dequantize(type, stored.data(), result.data(), result.size());
+  return result;
+}
+
+uint64_t StoredTensor::bytes() const {
+  return quant::row_bytes(type, static_cast<uint64_t>(element_count(shape)));
+}
+
+ModelFile ModelFile::open(const std::filesystem::path& path) {
+  return std::filesystem::is_directory(path) ? open_hf_model(path) : open_gguf_model(path);
+}
+
+ModelFile open_gguf_model(const std::filesystem::path& path) {
+  ModelFile model;
+  model.name = path.string();
+  auto first = std::make_shared<Gguf>(Gguf::open(path));
+  const std::optional<std::string_view> architecture = first->text("general.architecture");
+  if (!architecture) fail(ErrorKind::io, "[model] {}: the file does not name its architecture", model.name);
+  model.architecture = *architecture;
+  const std::string prefix = model.architecture + ".";
+  for (const std::string& key : first->keys())
+    if (key.starts_with(prefix) && !first->is_text_list(key))
+      model.values[key.substr(prefix.size())] = value_of(*first, key);
+  if (const std::optional<double> alpha = first->number("adapter.lora.alpha"))
+    model.values["adapter.lora.alpha"] = *alpha;
+
+  for (const std::filesystem::path& part : parts_of(path, *first)) {
+    const auto file = part == path ? first : std::make_shared<Gguf>(Gguf::open(part));
+    for (const auto& [name, tensor] : file->tensors()) {
+      if (!tensor.type) continue;
+      StoredTensor stored{.shape = tensor.shape, .type = *tensor.type, .read = {}};
+      stored.read = [file, data = tensor.data](std::vector<std::byte>&) { return data; };
+      if (!model.tensors.emplace(name, std::move(stored)).second)
+        fail(ErrorKind::io, "[model] {}: tensor '{}' is in two of its files", model.name, name);
+    }
+  }
+  return model;
+}
+
+ModelFile open_adapter(const std::filesystem::path& path, const ModelFile& base) {
+  if (std::filesystem::is_directory(path)) return open_hf_adapter(path, base);
+  ModelFile adapter = open_gguf_model(path);
+  if (adapter.architecture != base.architecture)
+    fail(ErrorKind::invalid, "[model] {}: an adapter for {}, not for {}", adapter.name, adapter.architecture,
+         base.architecture);
+  return adapter;
+}
+
+template <typename T>
+std::optional<T> ModelFile::find(std::string_view key, std::string_view kind) const {
+  const auto found = values.find(key);
+  if (found == values.end()) return std::nullopt;
+  if (const T* value = std::get_if<T>(&found->second)) return *value;
+  fail(ErrorKind::io, "[model] {}: '{}' is not {}", name, key, kind);
+}
+
+std::optional<double> ModelFile::number(std::string_view key) const {
+  return find<double>(key, "a number");
+}
+
+std::optional<int64_t> ModelFile::integer(std::string_view key) const {
+  const std::optional<double> value = number(key);
+  if (!value) return std::nullopt;
+  if (*value != std::floor(*value) || std::abs(*value) > 1e15)
+    fail(ErrorKind::io, "[model] {}: '{}' is {}, not a whole number", name, key, *value);
+  return static_cast<int64_t>(*value);
+}
+
+std::optional<bool> ModelFile::flag(std::string_view key) const {
+  return find<bool>(key, "a bool");
+}
+
+std::optional<std::string> ModelFile::text(std::string_view key) const {
+  return find<std::string>(key, "a text");
+}
+
+std::vector<double> ModelFile::numbers(std::string_view key) const {
+  const auto found = values.find(key);
+  if (found == values.end()) return {};
+  if (const double* one = std::get_if<double>(&found->second)) return {*one};
+  return *find<std::vector<double>>(key, "a list of numbers");
+}
+
+int64_t ModelFile::required(std::string_view key) const {
+  const std::optional<int64_t> value = integer(key);
+  if (!value) fail(ErrorKind::io, "[model] {}: '{}.{}' is missing", name, architecture, key);
+  if (*value <= 0) fail(ErrorKind::io, "[model] {}: '{}.{}' is {}", name, architecture, key, *value);
+  return *value;
+}
+
+const StoredTensor& ModelFile::tensor(std::string_view tensor_name) const {
+  const auto found = tensors.find(tensor_name);
+  if (found == tensors.end()) fail(ErrorKind::io, "[model] {}: tensor '{}' is missing", name, tensor_name);
+  return found->second;
+}
+
+}  // namespace weft::llm

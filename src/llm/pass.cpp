@@ -1,0 +1,333 @@
+#include "llm/pass.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "ops/shorthand.h"
+
+namespace weft::llm {
+namespace {
+
+std::string weight(const std::string& name) {
+  return name + ".weight";
+}
+std::string bias(const std::string& name) {
+  return name + ".bias";
+}
+
+}  // namespace
+
+Array Pass::input(const std::string& name, const std::vector<int32_t>& values, const Device& device) {
+  Array& made = inputs_[{&device.backend(), name}];
+  if (!made) made = Array::from_span(std::span(values), {static_cast<int64_t>(values.size())}, device);
+  return made;
+}
+
+Array Pass::embed() {
+  const Config& c = config();
+  const std::string name = "token_embd.weight";
+  const quant::Type type = weights().file().tensor(name).type;
+  const Array& table = weights().table(name, {c.vocabulary, c.width});
+  const Array ids = tokens(table.device());
+  Array x = table.dtype() == DType::u8
+                ? call("qembedding", {table, ids}, {{"type", std::string(quant::traits(type).name)}})
+                : as(embedding(table, ids), DType::f32);
+  if (c.embedding_scale != 1) x = x * c.embedding_scale;
+  if (has("position_embd")) {
+    const Array& learned = weights().table("position_embd.weight", {c.context, c.width});
+    if (learned.dtype() == DType::u8)
+      fail(ErrorKind::unsupported, "[model] {}: position_embd.weight is quantised", weights().file().name);
+    x = x + as(embedding(learned, positions(learned.device())), DType::f32);
+  }
+  return has("token_embd_norm") ? norm("token_embd_norm", x) : x;
+}
+
+Layer Pass::layer(size_t i, Array& x) {
+  const Device& device = state_.devices[i];
+  if (x.device() != device) x = x.to_device(device);
+  return {*this, i};
+}
+
+Array Pass::logits(const Array& hidden) {
+  const Config& c = config();
+  const Device& device = state_.devices.back();
+  Array x = hidden.device() == device ? hidden : hidden.to_device(device);
+  if (std::ssize(batch_.outputs) != batch_.size())
+    x = index_select(x, input("outputs", batch_.outputs, device), 0);
+  if (has("output_norm")) x = norm("output_norm", x);
+  x = product(has("output") ? "output" : "token_embd", x, c.vocabulary);
+  if (c.logit_scale != 1) x = x * c.logit_scale;
+  return c.final_softcap > 0 ? tanh(x / c.final_softcap) * c.final_softcap : x;
+}
+
+Array Pass::norm(const std::string& name, const Array& x) {
+  const Shape shape = {x.shape(-1)};
+  const Array w = weights().vector(weight(name), shape);
+  if (config().norm == Norm::rms) return rms_norm(x, w, config().norm_eps);
+  const Array b = weights().has(bias(name)) ? weights().vector(bias(name), shape) : Array();
+  return layer_norm(x, w, b, config().norm_eps);
+}
+
+Array Pass::product(const std::string& name, const Array& x, int64_t n) {
+  const int64_t k = x.shape(-1);
+  const Matrix& m = weights().matrix(weight(name), n, k);
+  Shape shape = x.shape();
+  shape.back() = n;
+  const Array rows = reshape(x, {-1, k});
+  Array y;
+  if (!m.is_packed()) {
+    y = call("matmul_batched", {rows, transpose(m.data, 0, 1)});
+  } else {
+    const Attrs attrs{{"type", std::string(quant::traits(m.type).name)}, {"n", n}, {"k", k}};
+    if (state_.exact) {
+      y = call("qmatmul_packed", {rows, m.data}, attrs);
+    } else {
+      Bytes& bytes = bytes_[x.node().get()];
+      if (!bytes.codes) bytes = {x, call("quantize_i8", {rows})};
+      y = call("qmatmul_i8", {bytes.codes, m.data}, attrs);
+    }
+  }
+  for (const Weights::Adapter& adapter : weights().adapters(weight(name)))
+    y = y + linear(linear(rows, adapter.a), adapter.b) * adapter.scale;
+  y = reshape(y, shape);
+  return weights().has(bias(name)) ? y + weights().vector(bias(name), {n}) : y;
+}
+
+Array Pass::expert_product(const std::string& name, const Array& x, const Array& chosen, int64_t out) {
+  const int64_t k = x.shape(-1), count = config().experts.count, tokens = chosen.shape(0),
+                used = chosen.shape(1);
+  const std::string stack = weight(name);
+  const quant::Type type = weights().file().tensor(stack).type;
+  const Array& table = weights().table(stack, {count, out, k});
+  const bool blocks = table.dtype() == DType::u8;
+  // Matrices of few tokens at a time: each is a copy.
+  const int64_t step = std::max<int64_t>(1, (int64_t{1} << 26) / (used * out * k));
+  std::vector<Array> parts;
+  for (int64_t first = 0; first < tokens; first += step) {
+    const int64_t rows = std::min(step, tokens - first);
+    const Array ids = reshape(slice_dim(chosen, 0, first, first + rows), {rows * used});
+    Array w = index_select(table, ids, 0);
+    if (blocks)
+      w = call("dequantize", {w},
+               {{"type", std::string(quant::traits(type).name)}, {"shape", Ints{rows * used, out, k}}});
+    const Array left =
+        reshape(expand(slice_dim(x, 0, first, first + rows), {rows, used, k}), {rows * used, 1, k});
+    parts.push_back(reshape(call("matmul_batched", {left, transpose(w, 1, 2)}), {rows, used, out}));
+  }
+  Array y = parts.size() == 1 ? parts[0] : cat(parts, 0);
+  if (weights().has(bias(name)))
+    y = y +
+        reshape(index_select(weights().vector(bias(name), {count, out}), reshape(chosen, {tokens * used}), 0),
+                {tokens, used, out});
+  return y;
+}
+
+Array Pass::activate(const Array& x) const {
+  switch (config().activation) {
+    case Activation::silu:
+      return silu(x);
+    case Activation::gelu:
+      return gelu(x);
+    case Activation::gelu_tanh:
+      return call("gelu", {x}, {{"approximate", std::string("tanh")}});
+    case Activation::relu_squared:
+      return square(relu(x));
+  }
+  return x;
+}
+
+Array Pass::visible(int64_t window, const Device& device) {
+  Array& mask = masks_[{&device.backend(), window}];
+  if (!mask) {
+    const Array at = unsqueeze(positions(device), 1),
+                key_at = unsqueeze(input("key positions", batch_.key_positions, device), 0);
+    const Array mine = eq(unsqueeze(sequences(device), 1),
+                          unsqueeze(input("key sequences", batch_.key_sequences, device), 0));
+    mask = mine;
+    if (config().causal) mask = call("logical_and", {mask, call("le", {key_at, at})});
+    if (window > 0)
+      mask = call("logical_and", {mask, lt(at - key_at, scalar_like(at, static_cast<double>(window)))});
+  }
+  return mask;
+}
+
+Array Pass::alibi(int64_t heads, const Device& device) {
+  Array& mask = masks_[{&device.backend(), -1}];
+  if (!mask) {
+    // Slopes of the powers of two up to `heads`, then those between them.
+    std::vector<float> slopes;
+    const auto whole = static_cast<double>(std::bit_floor(static_cast<uint64_t>(heads)));
+    for (int64_t h = 0; h < heads; ++h) {
+      const auto at = static_cast<double>(h);
+      slopes.push_back(
+          static_cast<float>(at < whole ? std::exp2(-config().alibi / whole * (at + 1))
+                                        : std::exp2(-config().alibi / whole / 2 * (2 * (at - whole) + 1))));
+    }
+    const Array far =
+        unsqueeze(input("key positions", batch_.key_positions, device), 0) - unsqueeze(positions(device), 1);
+    const Array bias = as(far, DType::f32) * Array::from_vector(slopes, {heads, 1, 1}, device);
+    mask = where(visible(0, device), bias, scalar_like(bias, -std::numeric_limits<double>::infinity()));
+  }
+  return mask;
+}
+
+const RopeTable& Pass::rope(int index, const Device& device) {
+  const std::pair key{static_cast<const Backend*>(&device.backend()), index};
+  const auto found = ropes_.find(key);
+  if (found != ropes_.end()) return found->second;
+  auto table = state_.ropes.find(key);
+  if (table == state_.ropes.end())
+    table = state_.ropes
+                .emplace(key, rope_table(config().ropes[static_cast<size_t>(index)], state_.context, device))
+                .first;
+  RopeTable rows = table->second;
+  rows.cos = index_select(rows.cos, positions(device), 0);
+  rows.sin = index_select(rows.sin, positions(device), 0);
+  return ropes_.emplace(key, std::move(rows)).first->second;
+}
+
+Layer::Layer(Pass& p, size_t i)
+    : pass(p),
+      index(i),
+      config(p.config().layers[i]),
+      device(p.state().devices[i]),
+      prefix_(fmt::format("blk.{}.", i)) {}
+
+Heads Layer::heads(const Array& x) const {
+  const Config& c = pass.config();
+  const int64_t n = x.shape(0), q = config.heads * c.head_dim, k = config.kv_heads * c.head_dim,
+                v = config.kv_heads * c.value_dim;
+  std::vector<Array> parts;
+  if (has("attn_qkv"))
+    parts = split(product("attn_qkv", x, q + k + v), {q, k, v}, 1);
+  else
+    parts = {product("attn_q", x, q), product("attn_k", x, k), product("attn_v", x, v)};
+  if (c.clamp_qkv > 0)
+    for (Array& part : parts) part = clamp(part, -c.clamp_qkv, c.clamp_qkv);
+  return {reshape(parts[0], {n, config.heads, c.head_dim}),
+          reshape(parts[1], {n, config.kv_heads, c.head_dim}),
+          reshape(parts[2], {n, config.kv_heads, c.value_dim})};
+}
+
+void Layer::turn(Heads& heads) const {
+  if (config.rope < 0) return;
+  const RopeTable& rows = pass.rope(config.rope, device);
+  heads.q = rotate(heads.q, rows);
+  heads.k = rotate(heads.k, rows);
+}
+
+AttentionForm Layer::form() const {
+  const Config& c = pass.config();
+  return {.scale = c.attention_scale, .softcap = c.attention_softcap, .window = config.window};
+}
+
+Array Layer::attend(const Heads& heads, const AttentionForm& form) const {
+  const int64_t n = heads.q.shape(0), q_heads = heads.q.shape(1), kv_heads = heads.k.shape(1),
+                value_dim = heads.v.shape(2);
+  State& state = pass.state();
+  LayerCache& cache = this->cache();
+  const auto put = [&](Array& to, const Array& x) {
+    const Array rows = as(reshape(x, {n, -1}), state.cache_dtype);
+    if (!to) {
+      to = zeros({state.rows, rows.shape(1)}, {state.cache_dtype, device}) + 0.0;  // in memory of its own
+      eval(to);
+    }
+    to = call("put_rows", {to, pass.rows(device), rows});
+  };
+  put(cache.keys, heads.k);
+  put(cache.values, heads.v);
+
+  const auto seen = [&](const Array& from, int64_t dim) {  // (kv_heads, keys, dim)
+    const Array rows = index_select(from, pass.key_rows(device), 0);
+    return transpose(reshape(as(rows, DType::f32), {rows.shape(0), kv_heads, dim}), 0, 1);
+  };
+  const Config& c = pass.config();
+  const Array mask = c.alibi > 0 ? pass.alibi(q_heads, device) : pass.visible(form.window, device);
+  Attrs attrs{{"scale", form.scale}};
+  if (form.softcap > 0) attrs.set("softcap", form.softcap);
+  const std::vector<Array> out = apply(
+      "attention",
+      {transpose(heads.q, 0, 1), seen(cache.keys, heads.k.shape(2)), seen(cache.values, value_dim), mask},
+      attrs);
+  Array y = out[0];  // (heads, n, value_dim)
+  if (form.sinks) {
+    // A score more in the softmax's sum, and nothing more in what is summed up.
+    const Array share = sigmoid(out[1] - unsqueeze(form.sinks, 1));
+    y = y * unsqueeze(share, -1);
+  }
+  return reshape(transpose(y, 0, 1), {n, q_heads * value_dim});
+}
+
+// ---- Shared parts.
+
+Array attention(const Layer& layer, const Array& x) {
+  Heads heads = layer.heads(x);
+  // One norm for every head, one for each, or one over all of them.
+  const auto normed = [&](const std::string& name, const Array& part) {
+    if (!layer.has(name)) return part;
+    const Shape shape = layer.pass.weights().shape(layer.name(name) + ".weight");
+    if (shape == Shape{part.shape(-1)}) return layer.norm(name, part);
+    if (shape.size() == 2)
+      return layer_norm(part, {}, {}, layer.pass.config().norm_eps) *
+             layer.vector(name + ".weight", {part.shape(1), part.shape(2)});
+    return reshape(layer.norm(name, reshape(part, {part.shape(0), -1})), part.shape());
+  };
+  heads.q = normed("attn_q_norm", heads.q);
+  heads.k = normed("attn_k_norm", heads.k);
+  layer.turn(heads);
+  return layer.product("attn_output", layer.attend(heads, layer.form()), layer.pass.config().width);
+}
+
+Array feed_forward(const Layer& layer, const Array& x) {
+  const int64_t hidden = layer.config.hidden, width = layer.pass.config().width;
+  if (layer.has("ffn_gate")) {
+    const Array gate = layer.pass.activate(layer.product("ffn_gate", x, hidden));
+    return layer.product("ffn_down", gate * layer.product("ffn_up", x, hidden), width);
+  }
+  const int64_t rows = layer.pass.weights().shape(layer.name("ffn_up.weight")).front();
+  const Array up = layer.product("ffn_up", x, rows);
+  if (rows == 2 * hidden) {
+    const std::vector<Array> halves = split(up, {hidden, hidden}, -1);
+    return layer.product("ffn_down", layer.pass.activate(halves[0]) * halves[1], width);
+  }
+  return layer.product("ffn_down", layer.pass.activate(up), width);
+}
+
+Array expert_feed_forward(const Layer& layer, const Array& x) {
+  const Config& c = layer.pass.config();
+  const Experts& e = c.experts;
+  const int64_t n = x.shape(0);
+  const Array scores = layer.product("ffn_gate_inp", x, e.count);
+  Array likely = e.softmax_after ? scores : e.sigmoid ? sigmoid(scores) : softmax(scores, -1);
+  Array ranked = likely;
+  if (layer.pass.weights().has(layer.name("exp_probs_b.bias")))
+    ranked = ranked + layer.vector("exp_probs_b.bias", {e.count});
+  const Array chosen = topk(ranked, e.used).indices;
+  Array share = gather(likely, chosen, -1);
+  if (e.softmax_after)
+    share = softmax(share, -1);
+  else if (e.normalize)
+    share = share / sum(share, {-1}, true);
+  if (e.scale != 1) share = share * e.scale;
+
+  const Array one = reshape(x, {n, 1, c.width});
+  const Array gate = layer.pass.activate(layer.expert_product("ffn_gate_exps", one, chosen, e.width));
+  const Array up = layer.expert_product("ffn_up_exps", one, chosen, e.width);
+  const Array down = layer.expert_product("ffn_down_exps", gate * up, chosen, c.width);
+  Array y = sum(down * unsqueeze(share, -1), {1});
+  if (layer.has("ffn_up_shexp")) {
+    const int64_t hidden = layer.pass.weights().shape(layer.name("ffn_up_shexp.weight")).front();
+    const Array inner = layer.pass.activate(layer.product("ffn_gate_shexp", x, hidden)) *
+                        layer.product("ffn_up_shexp", x, hidden);
+    Array shared = layer.product("ffn_down_shexp", inner, c.width);
+    if (layer.has("ffn_gate_inp_shexp"))
+      shared = shared * sigmoid(sum(x * layer.vector("ffn_gate_inp_shexp.weight", {c.width}), {-1}, true));
+    y = y + shared;
+  }
+  return y;
+}
+
+}  // namespace weft::llm

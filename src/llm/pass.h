@@ -1,0 +1,146 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "llm/cache.h"
+#include "llm/config.h"
+#include "llm/rope.h"
+#include "llm/weights.h"
+
+namespace weft::llm {
+
+/// What of a model stays between passes.
+struct State {
+  State(Config c, Weights w) : config(std::move(c)), weights(std::move(w)) {}
+
+  Config config;
+  Weights weights;
+  std::vector<Device> devices;  ///< of each layer; then of what comes after them
+  std::vector<LayerCache> cache;
+  DType cache_dtype = DType::f32;
+  int64_t rows = 0;       ///< of each cache
+  int64_t sequences = 1;  ///< that have recurrent state
+  int64_t context = 0;    ///< positions that are there
+  bool exact = false;     ///< activations stay floats where weights are blocks
+  std::map<std::pair<const Backend*, int>, RopeTable> ropes;  ///< by device and index in the config
+};
+
+/// Queries, keys and values: (n, heads, dim).
+struct Heads {
+  Array q, k, v;
+};
+
+/// How a layer's queries meet keys.
+struct AttentionForm {
+  double scale = 1, softcap = 0;
+  int64_t window = 0;
+  Array sinks = {};  ///< (heads): scores that take part and have no value
+};
+
+class Layer;
+
+/// One forward pass being written down: the words that architectures are written in. Arrays of activations
+/// are f32 (n, width), n tokens.
+class Pass {
+ public:
+  Pass(State& state, const Batch& batch) : state_(state), batch_(batch) {}
+
+  const Config& config() const { return state_.config; }
+  Weights& weights() { return state_.weights; }
+  State& state() { return state_; }
+  const Batch& batch() const { return batch_; }
+
+  Array embed();  ///< rows of token_embd, scaled
+  /// Layer i; x moves to its device.
+  Layer layer(size_t i, Array& x);
+  /// Of the wanted tokens: output norm, output product, scale and softcap.
+  Array logits(const Array& x);
+
+  // By the full name of a tensor, without ".weight" and ".bias".
+  bool has(const std::string& name) const { return state_.weights.has(name + ".weight"); }
+  Array norm(const std::string& name, const Array& x);  ///< over the last dim; a bias where there is one
+  /// x (.., k) -> (.., n), with bias and adapters where there are any.
+  Array product(const std::string& name, const Array& x, int64_t n);
+  /// x (n, 1 or used, k) times the matrices `chosen` (n, used) of a stack -> (n, used, out).
+  Array expert_product(const std::string& name, const Array& x, const Array& chosen, int64_t out);
+  Array activate(const Array& x) const;
+
+  // Per token or key, i32, on a device.
+  Array tokens(const Device& device) { return input("tokens", batch_.tokens, device); }
+  Array positions(const Device& device) { return input("positions", batch_.positions, device); }
+  Array sequences(const Device& device) { return input("sequences", batch_.sequences, device); }
+  Array rows(const Device& device) { return input("rows", batch_.rows, device); }
+  Array key_rows(const Device& device) { return input("key rows", batch_.key_rows, device); }
+
+  /// Which keys each token sees, bool (n, keys).
+  Array visible(int64_t window, const Device& device);
+  /// What distance takes off the scores of each head, f32 (heads, n, keys); -inf where a key is not seen.
+  Array alibi(int64_t heads, const Device& device);
+  /// The rows of a rope table for the batch's tokens.
+  const RopeTable& rope(int index, const Device& device);
+
+ private:
+  using Key = std::pair<const Backend*, std::string>;
+  Array input(const std::string& name, const std::vector<int32_t>& values, const Device& device);
+
+  State& state_;
+  const Batch& batch_;
+  std::map<Key, Array> inputs_;
+  std::map<std::pair<const Backend*, int64_t>, Array> masks_;
+  std::map<std::pair<const Backend*, int>, RopeTable> ropes_;
+  struct Bytes {
+    Array x, codes;  ///< x stays, so that no other array can have its address
+  };
+  std::map<const Node*, Bytes> bytes_;  ///< quantize_i8 of what several products read
+};
+
+/// A layer of a pass: names are those behind "blk.N.".
+class Layer {
+ public:
+  Layer(Pass& pass, size_t index);
+
+  Pass& pass;
+  const size_t index;
+  const LayerConfig& config;
+  const Device& device;
+
+  bool has(const std::string& name) const { return pass.has(prefix_ + name); }
+  Array norm(const std::string& name, const Array& x) const { return pass.norm(prefix_ + name, x); }
+  Array product(const std::string& name, const Array& x, int64_t n) const {
+    return pass.product(prefix_ + name, x, n);
+  }
+  Array expert_product(const std::string& name, const Array& x, const Array& chosen, int64_t out) const {
+    return pass.expert_product(prefix_ + name, x, chosen, out);
+  }
+  const Array& vector(const std::string& name, const Shape& shape) const {
+    return pass.weights().vector(prefix_ + name, shape);
+  }
+  std::string name(const std::string& tail) const { return prefix_ + tail; }
+
+  /// From attn_q, attn_k and attn_v, or from attn_qkv.
+  Heads heads(const Array& x) const;
+  /// Positions turn q and k, where the layer has a rope.
+  void turn(Heads& heads) const;
+  /// Keys and values go into the cache, queries meet all of the sequence: (n, heads * value dim).
+  Array attend(const Heads& heads, const AttentionForm& form) const;
+  AttentionForm form() const;  ///< the config's
+
+  LayerCache& cache() const { return pass.state().cache[index]; }
+
+ private:
+  std::string prefix_;
+};
+
+// ---- Parts that many architectures share.
+
+/// heads, norms of q and k where they are there, turn, attend, attn_output.
+Array attention(const Layer& layer, const Array& x);
+/// ffn_down(act(ffn_gate x) * ffn_up x); without a gate ffn_down(act(ffn_up x)); a gate may be the first half
+/// of ffn_up.
+Array feed_forward(const Layer& layer, const Array& x);
+/// A few experts per token, chosen by ffn_gate_inp; shared ones where they are there.
+Array expert_feed_forward(const Layer& layer, const Array& x);
+
+}  // namespace weft::llm

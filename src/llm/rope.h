@@ -1,0 +1,21 @@
+#pragma once
+
+#include "llm/config.h"
+#include "weft/array.h"
+
+namespace weft::llm {
+
+/// cos and sin of every position's angles, (positions, dims/2), made in double on the host.
+struct RopeTable {
+  int64_t dims = 0;
+  bool neighbours = false;
+  Array cos, sin;
+};
+
+/// For positions 0 .. context - 1.
+RopeTable rope_table(const RopeConfig& rope, int64_t context, const Device& device);
+
+/// x (n, heads, dim) turned by rows of a table (n, dims/2).
+Array rotate(const Array& x, const RopeTable& rows);
+
+}  // namespace weft::llm

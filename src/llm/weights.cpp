@@ -1,0 +1,132 @@
+#include "llm/weights.h"
+
+#include <charconv>
+
+#include "base/error.h"
+#include "ops/shorthand.h"
+
+namespace weft::llm {
+namespace {
+
+std::optional<DType> float_dtype(quant::Type type) {
+  if (type == quant::Type::f32) return DType::f32;
+  if (type == quant::Type::f16) return DType::f16;
+  if (type == quant::Type::bf16) return DType::bf16;
+  return std::nullopt;
+}
+
+}  // namespace
+
+int64_t layer_of(std::string_view tensor) {
+  constexpr std::string_view kPrefix = "blk.";
+  int64_t layer = 0;
+  if (tensor.starts_with(kPrefix)) {
+    std::from_chars(tensor.data() + kPrefix.size(), tensor.data() + tensor.size(), layer);
+    return layer;
+  }
+  return tensor.starts_with("output") ? -2 : -1;
+}
+
+const StoredTensor& Weights::stored(const std::string& name, const Shape& shape) const {
+  const StoredTensor& tensor = file_.tensor(name);
+  if (tensor.shape != shape)
+    fail(ErrorKind::io, "[model] {}: tensor '{}' is {}, expected {}", file_.name, name,
+         to_string(tensor.shape), to_string(shape));
+  return tensor;
+}
+
+Array Weights::upload(const std::string& name, const StoredTensor& tensor) {
+  std::vector<std::byte> scratch;
+  const std::span<const std::byte> bytes = tensor.read(scratch);
+  bytes_read_ += bytes.size();
+  Shape shape = tensor.shape;
+  const std::optional<DType> dtype = float_dtype(tensor.type);
+  if (!dtype)
+    shape.back() =
+        static_cast<int64_t>(quant::row_bytes(tensor.type, static_cast<uint64_t>(tensor.shape.back())));
+  const Device device = device_of_(layer_of(name));
+  const auto array = [&]<typename T>(T) {
+    return Array::from_span(std::span(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)),
+                            shape, device);
+  };
+  const Array result = dtype == DType::f32    ? array(float{})
+                       : dtype == DType::f16  ? array(Float16{})
+                       : dtype == DType::bf16 ? array(BFloat16{})
+                                              : array(uint8_t{});
+  if (on_read) on_read(bytes_read_);
+  return result;
+}
+
+const Array& Weights::vector(const std::string& name, const Shape& shape) {
+  auto found = vectors_.find(name);
+  if (found == vectors_.end()) {
+    const StoredTensor& tensor = stored(name, shape);
+    bytes_read_ += tensor.bytes();
+    found =
+        vectors_.emplace(name, Array::from_vector(tensor.values(), shape, device_of_(layer_of(name)))).first;
+  }
+  return found->second;
+}
+
+const Matrix& Weights::matrix(const std::string& name, int64_t n, int64_t k) {
+  auto found = matrices_.find(name);
+  if (found == matrices_.end()) {
+    const StoredTensor& tensor = stored(name, {n, k});
+    Matrix matrix{tensor.type, n, k, {}};
+    if (const auto table = tables_.find(name); table != tables_.end() && float_dtype(tensor.type))
+      matrix.data = table->second;
+    else
+      matrix.data = upload(name, tensor);
+    if (!float_dtype(tensor.type)) {
+      const std::string type(quant::traits(tensor.type).name);
+      matrix.data = call("repack", {matrix.data}, {{"type", type}, {"k", k}});
+      eval(matrix.data);
+    }
+    found = matrices_.emplace(name, std::move(matrix)).first;
+  } else if (found->second.n != n || found->second.k != k) {
+    stored(name, {n, k});
+  }
+  return found->second;
+}
+
+const Array& Weights::table(const std::string& name, const Shape& shape) {
+  auto found = tables_.find(name);
+  if (found == tables_.end()) {
+    const StoredTensor& tensor = stored(name, shape);
+    const auto matrix = matrices_.find(name);
+    found =
+        tables_
+            .emplace(name, matrix != matrices_.end() && !matrix->second.is_packed() ? matrix->second.data
+                                                                                    : upload(name, tensor))
+            .first;
+  }
+  return found->second;
+}
+
+const std::vector<Weights::Adapter>& Weights::adapters(const std::string& name) const {
+  static const std::vector<Adapter> kNone;
+  const auto found = adapters_.find(name);
+  return found == adapters_.end() ? kNone : found->second;
+}
+
+void Weights::add_adapter(const ModelFile& adapter, double scale) {
+  const double alpha = adapter.number("adapter.lora.alpha").value_or(0);
+  for (const auto& [name, a] : adapter.tensors) {
+    constexpr std::string_view kTail = ".lora_a";
+    if (!name.ends_with(kTail)) continue;
+    const std::string target = name.substr(0, name.size() - kTail.size());
+    const StoredTensor &b = adapter.tensor(target + ".lora_b"), &weight = file_.tensor(target);
+    const bool fits = a.shape.size() == 2 && b.shape.size() == 2 && weight.shape.size() == 2 &&
+                      a.shape[0] == b.shape[1] && a.shape[0] > 0 && a.shape[1] == weight.shape[1] &&
+                      b.shape[0] == weight.shape[0];
+    if (!fits)
+      fail(ErrorKind::io, "[model] {}: '{}' is {} times {}, which does not fit {}", adapter.name, target,
+           to_string(b.shape), to_string(a.shape), to_string(weight.shape));
+    const Device device = device_of_(layer_of(target));
+    adapters_[target].push_back({Array::from_vector(a.values(), a.shape, device),
+                                 Array::from_vector(b.values(), b.shape, device),
+                                 scale * (alpha > 0 ? alpha / static_cast<double>(a.shape[0]) : 1)});
+  }
+}
+
+}  // namespace weft::llm
