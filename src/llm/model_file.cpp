@@ -57,9 +57,11 @@ ModelFile open_gguf_model(const std::filesystem::path& path) {
   if (!architecture) fail(ErrorKind::io, "[model] {}: the file does not name its architecture", model.name);
   model.architecture = *architecture;
   const std::string prefix = model.architecture + ".";
-  for (const std::string& key : first->keys())
+  for (const auto& [name, stored] : first->stored()) {
+    const std::string key(name);
     if (key.starts_with(prefix) && !first->is_text_list(key))
       model.values[key.substr(prefix.size())] = value_of(*first, key);
+  }
   if (const std::optional<double> alpha = first->number("adapter.lora.alpha"))
     model.values["adapter.lora.alpha"] = *alpha;
 
