@@ -91,6 +91,7 @@ find_missing() {
   needs optional libvulkan1 library libvulkan.so.1
   needs optional python3 have python3
   needs optional python3-pip has_pip
+  needs optional curl have curl
   needs optional ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
   has_lavapipe || mesa="mesa-vulkan-drivers"
   if [[ $group == check ]]; then

@@ -10,6 +10,8 @@
 #include "devices.h"
 #include "doctor/doctor.h"
 #include "op_table/op_table.h"
+#include "pull/pull.h"
+#include "pull/source.h"
 #include "quantize/quantize.h"
 #include "quantize/recipe.h"
 #include "term.h"
@@ -95,6 +97,11 @@ int main(int argc, char** argv) {
   command->add_flag("--special", tokenize.special, "Control tokens spelt in the text become tokens");
   command->add_flag("--explain", tokenize.explain, "One line per token: id, kind, spelling, text");
   command->callback([&] { status = weft::cli::tokenize(tokenize); });
+
+  std::string name;
+  command = app.add_subcommand("pull", "Download a model into the cache and print where it is");
+  command->add_option("name", name, weft::pull::forms())->required();
+  command->callback([&] { status = weft::pull::run(name); });
 
   weft::quantize::Options quantize;
   command = app.add_subcommand("quantize", "Write a GGUF file with smaller weights");

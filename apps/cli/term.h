@@ -30,12 +30,13 @@ class Table {
 /// One line on standard error that is drawn over and over; nothing where that is no terminal.
 class Progress {
  public:
-  /// `total` in bytes; 0 where it is not known.
+  /// `total` in bytes; 0 while it is not known.
   explicit Progress(unsigned long long total = 0);
   ~Progress();  ///< takes the line away
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  void set_total(unsigned long long total) { total_ = total; }
   void show(unsigned long long done, std::string_view what);
 
  private:

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "pull/pull.h"
 #include "weft/text.h"
 
 namespace weft::cli {
@@ -34,7 +35,7 @@ void print_tokens(const Tokenizer& tokenizer, std::string_view text, const Token
 }  // namespace
 
 int tokenize(const TokenizeOptions& options) {
-  const Tokenizer tokenizer = Tokenizer::open(options.model);
+  const Tokenizer tokenizer = Tokenizer::open(pull::resolve_model(options.model));
   if (!options.jsonl) {
     const std::string text(std::istreambuf_iterator<char>(std::cin), {});
     print_tokens(tokenizer, text, options);

@@ -19,8 +19,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // Exit statuses of our own child: a driver that calls exit(0) must not look like work that was done.
 constexpr int kWorkDone = 69;
-constexpr int kWorkThrew = 70;  // its output is the message
+constexpr int kWorkThrew = 70;   // its output is the message
+constexpr int kNoProgram = 127;  // as shells say it
 constexpr size_t kKeptErrors = 4096;
+constexpr int kTickMs = 100;
 
 struct Pipe {
   int read = -1, write = -1;
@@ -51,7 +53,8 @@ void write_all(int file, const std::string& text) {
   }
 }
 
-[[noreturn]] void child_main(const std::function<std::string()>& work, int out, int err) {
+/// Standard input is empty, standard error is `err`. Returns `out` under a number that is no standard one.
+int begin_child(int out, int err) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a hung driver must not outlive us
   // Where our own standard files are closed, the pipes have their numbers.
   out = fcntl(out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -61,6 +64,20 @@ void write_all(int file, const std::string& text) {
   dup2(null, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   for (int sig : {SIGINT, SIGTERM, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) signal(sig, SIG_DFL);
+  return out;
+}
+
+[[noreturn]] void program_main(const std::vector<std::string>& arguments, int out, int err) {
+  std::vector<char*> words;
+  for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  dup2(begin_child(out, err), STDOUT_FILENO);
+  execvp(words[0], words.data());
+  _exit(kNoProgram);
+}
+
+[[noreturn]] void child_main(const std::function<std::string()>& work, int out, int err) {
+  out = begin_child(out, err);
   int status = kWorkDone;
   std::string text;
   try {
@@ -91,6 +108,13 @@ bool drain_errors(int file, std::string& text) {
   return more;
 }
 
+int wait_for(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
 }  // namespace
 
 ChildResult run_in_child(const std::function<std::string()>& work, std::chrono::milliseconds deadline) {
@@ -118,9 +142,7 @@ ChildResult run_in_child(const std::function<std::string()>& work, std::chrono::
     if (poll(&file, 1, 0) <= 0) break;
     if (!drain_errors(err.read, result.errors)) Pipe::close_end(err.read);
   }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for(pid);
   if (late) {
     result.end = ChildResult::End::timed_out;
     result.reason = fmt::format("no answer within {:g} s", std::chrono::duration<double>(deadline).count());
@@ -135,6 +157,34 @@ ChildResult run_in_child(const std::function<std::string()>& work, std::chrono::
                                                       : fmt::format("exit status {}", WEXITSTATUS(status));
     result.output.clear();
   }
+  return result;
+}
+
+ProgramResult run_program(const std::vector<std::string>& arguments,
+                          const std::function<void(const std::string& output)>& tick) {
+  Pipe out, err;
+  const pid_t pid = fork();
+  if (pid < 0) fail(ErrorKind::io, "[child] cannot fork: {}", std::strerror(errno));
+  if (pid == 0) program_main(arguments, out.write, err.write);
+  Pipe::close_end(out.write);
+  Pipe::close_end(err.write);
+  ProgramResult result;
+  try {
+    while (out.read >= 0 || err.read >= 0) {
+      pollfd files[2] = {{out.read, POLLIN, 0}, {err.read, POLLIN, 0}};
+      if (poll(files, 2, kTickMs) > 0) {
+        if (files[1].revents && !drain_errors(err.read, result.errors)) Pipe::close_end(err.read);
+        if (files[0].revents && !drain(out.read, result.output)) Pipe::close_end(out.read);
+      }
+      if (tick) tick(result.output);
+    }
+  } catch (...) {
+    kill(pid, SIGKILL);
+    wait_for(pid);
+    throw;
+  }
+  const int status = wait_for(pid);
+  result.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace weft {
 
@@ -20,5 +21,17 @@ struct ChildResult {
 /// Runs `work` in a forked child and returns its string. Drivers abort, hang and print: nothing of that
 /// reaches this process. An exception in the child becomes `crashed` with its message as the reason.
 ChildResult run_in_child(const std::function<std::string()>& work, std::chrono::milliseconds deadline);
+
+/// How a program ended.
+struct ProgramResult {
+  int status = 0;      ///< exit status; 128 + N for signal N; 127 when there is no such program
+  std::string output;  ///< standard output
+  std::string errors;  ///< standard error (last 4 KiB)
+};
+
+/// Runs a program that is looked for in PATH, with empty standard input. `tick` is called ten times a second
+/// with the output so far; what it throws ends the program. The program does not outlive us.
+ProgramResult run_program(const std::vector<std::string>& arguments,
+                          const std::function<void(const std::string& output)>& tick = {});
 
 }  // namespace weft

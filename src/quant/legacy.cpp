@@ -26,7 +26,7 @@ float inverse(float d) {
 /// Without its fraction. Next to the smallest d its inverse is infinite: the codes of such a block, whose d
 /// is stored as zero, are zero.
 uint8_t whole(float x, uint8_t most) {
-  return x < 256 ? std::min(most, static_cast<uint8_t>(x)) : uint8_t{0};
+  return x > 0 && x < 256 ? std::min(most, static_cast<uint8_t>(x)) : uint8_t{0};
 }
 
 /// The peak gets the code 0.

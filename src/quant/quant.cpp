@@ -194,7 +194,7 @@ void dequantize(Type type, const std::byte* blocks, float* out, uint64_t element
 
 float put_half(uint8_t* p, float scale) {
   const uint16_t half = float_to_half(scale);
-  if ((half & 0x7fff) == 0x7c00)
+  if ((half & 0x7c00) == 0x7c00)
     fail(ErrorKind::invalid, "[quant] the values are too large: f16 has no room for {:g}", scale);
   put_u16(p, half);
   return half_to_float(half);

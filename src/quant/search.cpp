@@ -50,7 +50,7 @@ float peak(std::span<const float> x) {
 }
 
 uint8_t nearest_level(std::span<const int8_t> table, float x) {
-  if (x <= static_cast<float>(table.front())) return 0;
+  if (!(x > static_cast<float>(table.front()))) return 0;  // NaN, too: infinity times zero
   if (x >= static_cast<float>(table.back())) return static_cast<uint8_t>(table.size() - 1);
   const auto above = static_cast<size_t>(
       std::ranges::count_if(table, [x](int8_t level) { return x >= static_cast<float>(level); }));

@@ -193,4 +193,20 @@ TEST_SUITE("child") {
     CHECK(open_files() == before);
     CHECK(childless());
   }
+
+  TEST_CASE("a program's output, errors and status") {
+    int ticks = 0;
+    const ProgramResult result = run_program({"sh", "-c", "echo out; echo err >&2; sleep 0.15; exit 3"},
+                                             [&](const std::string&) { ++ticks; });
+    CHECK(result.status == 3);
+    CHECK(result.output == "out\n");
+    CHECK(result.errors == "err\n");
+    CHECK(ticks > 0);
+    CHECK(run_program({"cat"}).status == 0);  // standard input is empty
+    CHECK(run_program({"sh", "-c", "kill -9 $$"}).status == 128 + 9);
+    CHECK(run_program({"no-such-program"}).status == 127);
+    CHECK_THROWS_WITH(
+        run_program({"sleep", "100"}, [](const std::string&) { throw std::runtime_error("enough"); }),
+        "enough");
+  }
 }

@@ -11,6 +11,7 @@
 #include "io/gguf.h"
 #include "io/gguf_writer.h"
 #include "io/safetensors.h"
+#include "pull/pull.h"
 #include "quantize/recipe.h"
 #include "term.h"
 
@@ -129,7 +130,7 @@ int run(const Options& options) {
   std::error_code ignored;
   if (std::filesystem::equivalent(options.in, options.out, ignored))
     fail(ErrorKind::invalid, "[quantize] {} is the input; write to another file", options.out);
-  const Gguf file = Gguf::open(options.in);
+  const Gguf file = Gguf::open(pull::resolve_model(options.in));
   const std::vector<Tensor> tensors = tensors_of(file);
   const std::vector<Type> types = choose_types(recipe, model_of(file), tensors, options.pure);
   if (!options.requantize) check_requantize(tensors, types);

