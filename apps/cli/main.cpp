@@ -14,6 +14,7 @@
 #include "pull/source.h"
 #include "quantize/quantize.h"
 #include "quantize/recipe.h"
+#include "template.h"
 #include "term.h"
 #include "tokenize.h"
 #include "weft/version.h"
@@ -111,6 +112,16 @@ int main(int argc, char** argv) {
   command->add_flag("--pure", quantize.pure, "No mixture: every matrix gets the same type");
   command->add_flag("--allow-requantize", quantize.requantize, "Take weights that are quantised already");
   command->callback([&] { status = weft::quantize::run(quantize); });
+
+  weft::cli::TemplateOptions chat_template;
+  command =
+      app.add_subcommand("template", "Render a conversation (JSON on standard input) with a chat template");
+  command
+      ->add_option("model", chat_template.model,
+                   "A GGUF file, a model's folder, a .jinja file or a built-in name")
+      ->required();
+  command->add_flag("--json", chat_template.json, "For programs: the parts, and which of them are trusted");
+  command->callback([&] { status = weft::cli::render_template(chat_template); });
 
   bool markdown = false;
   command = app.add_subcommand("ops", "List the ops")->group("");  // for docs/ops.md, not for users

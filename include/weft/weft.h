@@ -2,6 +2,7 @@
 
 /// All of weft.
 #include "weft/array.h"
+#include "weft/chat.h"
 #include "weft/compile.h"
 #include "weft/create.h"
 #include "weft/device.h"

@@ -156,6 +156,24 @@ void run_tokenizer_suite(const std::string& file, const Options& options, Totals
             [&](const TokenizerCase& c) { return token_difference(tokenizer, c); });
 }
 
+std::string chat_difference(const ChatCase& c) {
+  std::string text;
+  try {
+    text = ChatTemplate(c.source).render_text(c.input);
+  } catch (const Error& error) {
+    return c.expect ? error.what() : "";
+  }
+  if (!c.expect) return "the template must fail, and did not";
+  if (text == *c.expect) return "";
+  const auto place = static_cast<size_t>(std::ranges::mismatch(text, *c.expect).in1 - text.begin());
+  return fmt::format("byte {}: '{}', expected '{}'", place, one_line(text.substr(place)),
+                     one_line(c.expect->substr(place)));
+}
+
+void run_chat_suite(const std::string& file, const Options& options, Totals& totals) {
+  run_cases(load_chat_suite(file).cases, options, totals, chat_difference);
+}
+
 void run_suite(const std::string& file, const Options& options, std::optional<Device>& device,
                Totals& totals) {
   const std::string kind = suite_kind(file);
@@ -165,6 +183,8 @@ void run_suite(const std::string& file, const Options& options, std::optional<De
     run_model_suite(file, options, device, totals);
   else if (kind == "tokenizer")
     run_tokenizer_suite(file, options, totals);
+  else if (kind == "chat")
+    run_chat_suite(file, options, totals);
   else
     fail(ErrorKind::io, "[conform] {}: suites of kind {} are not known", file, one_line(kind));
 }

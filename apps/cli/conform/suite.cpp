@@ -261,6 +261,34 @@ TokenizerSuite load_tokenizer_suite(const std::filesystem::path& file) {
   return result;
 }
 
+ChatSuite load_chat_suite(const std::filesystem::path& file) {
+  using nlohmann::ordered_json;  // templates show the keys of tools in their order
+  const MappedFile mapping(file);
+  const auto* text = reinterpret_cast<const char*>(mapping.bytes().data());
+  const ordered_json suite = ordered_json::parse(text, text + mapping.bytes().size(), nullptr, false);
+  if (!suite.is_object() || suite.value("kind", "") != "chat") wrong_suite(file, "not a suite of kind chat");
+  ChatSuite result;
+  const std::string now = suite.value("strftime_now", "");
+  for (const ordered_json& value : suite.value("cases", ordered_json())) {
+    ChatCase c{.name = one_line(value.value("name", std::to_string(result.cases.size())))};
+    try {
+      c.source = suite.at("templates").at(value.at("template").get<std::string>()).get<std::string>();
+      c.input = {.messages = value.at("messages").dump(),
+                 .tools = value.value("tools", ordered_json()).dump(),
+                 .variables = value.value("variables", ordered_json::object()).dump(),
+                 .add_generation_prompt = value.value("add_generation_prompt", false),
+                 .bos_token = value.value("bos_token", ""),
+                 .eos_token = value.value("eos_token", ""),
+                 .now = now};
+      if (!value.contains("error")) c.expect = value.at("expect").get<std::string>();
+    } catch (const ordered_json::exception&) {
+      wrong_suite(file, fmt::format("case {} lacks a template, messages or what is expected", c.name));
+    }
+    result.cases.push_back(std::move(c));
+  }
+  return result;
+}
+
 std::string suite_kind(const std::filesystem::path& file) {
   return kind_of(parse_suite(file));
 }

@@ -9,8 +9,9 @@
 
 #include "array/attrs.h"
 #include "io/safetensors.h"
+#include "weft/chat.h"
 
-/// Suites of `"kind": "ops"`, as OPS.md specifies them, and of `"kind": "tokenizer"`.
+/// Suites of `"kind": "ops"`, as OPS.md specifies them, of `"kind": "tokenizer"` and of `"kind": "chat"`.
 namespace weft::conform {
 
 /// One op of a `program` case.
@@ -62,6 +63,19 @@ struct TokenizerSuite {
 };
 
 TokenizerSuite load_tokenizer_suite(const std::filesystem::path& file);
+
+struct ChatCase {
+  std::string name;
+  std::string source;  ///< of the template
+  ChatInput input;
+  std::optional<std::string> expect;  ///< nullopt: the template must fail
+};
+
+struct ChatSuite {
+  std::vector<ChatCase> cases;
+};
+
+ChatSuite load_chat_suite(const std::filesystem::path& file);
 
 /// "ops" where the file does not say.
 std::string suite_kind(const std::filesystem::path& file);
