@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
 
   weft::quantize::Options quantize;
   command = app.add_subcommand("quantize", "Write a GGUF file with smaller weights");
-  command->add_option("in", quantize.in, "A GGUF file")->required();
+  command->add_option("in", quantize.in, "A GGUF file or a Hugging Face folder")->required();
   command->add_option("out", quantize.out, "The file to write")->required();
   command->add_option("type", quantize.type, weft::quantize::recipe_names())->required();
   command->add_flag("--pure", quantize.pure, "No mixture: every matrix gets the same type");

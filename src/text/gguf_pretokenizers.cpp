@@ -164,4 +164,10 @@ GgufPreTokenizer gguf_pretokenizer(std::string_view name) {
   fail(ErrorKind::unsupported, "[tokenizer] the pre-tokenizer '{}' is not known", one_line(name));
 }
 
+std::vector<std::string_view> gguf_pretokenizer_names() {
+  std::vector<std::string_view> names;
+  for (const Row& row : rows()) names.push_back(row.names[0]);
+  return names;
+}
+
 }  // namespace weft

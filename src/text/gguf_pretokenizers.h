@@ -18,5 +18,7 @@ struct GgufPreTokenizer {
 
 /// Throws ErrorKind::unsupported for a name that is not known.
 GgufPreTokenizer gguf_pretokenizer(std::string_view name);
+/// One name for each meaning.
+std::vector<std::string_view> gguf_pretokenizer_names();
 
 }  // namespace weft

@@ -11,7 +11,9 @@
 #include "io/gguf.h"
 #include "io/gguf_writer.h"
 #include "io/safetensors.h"
+#include "llm/model_file.h"
 #include "pull/pull.h"
+#include "quantize/hf_metadata.h"
 #include "quantize/recipe.h"
 #include "term.h"
 
@@ -25,30 +27,42 @@ constexpr uint64_t kSlabElements = 4u << 20;   // encoded before they are writte
 constexpr uint64_t kGrainElements = 1u << 14;  // for one thread, at least
 
 /// The first, where layers differ.
-int64_t integer_of(const Gguf& file, const std::string& key) {
-  if (!file.is_list(key)) return file.integer(key).value_or(0);
-  const std::vector<double> layers = file.numbers(key);
-  return layers.empty() ? 0 : static_cast<int64_t>(layers[0]);
+int64_t first_of(const llm::ModelFile& file, std::string_view key) {
+  const std::vector<double> numbers = file.numbers(key);
+  return numbers.empty() ? 0 : static_cast<int64_t>(numbers[0]);
 }
 
-Model model_of(const Gguf& file) {
-  Model model{.architecture = std::string(file.text("general.architecture").value_or(""))};
-  model.layers = integer_of(file, model.architecture + ".block_count");
-  model.experts = integer_of(file, model.architecture + ".expert_count");
-  model.heads = integer_of(file, model.architecture + ".attention.head_count");
-  model.kv_heads = integer_of(file, model.architecture + ".attention.head_count_kv");
-  return model;
+Model model_of(const llm::ModelFile& file) {
+  return {.architecture = file.architecture,
+          .layers = first_of(file, "block_count"),
+          .experts = first_of(file, "expert_count"),
+          .heads = first_of(file, "attention.head_count"),
+          .kv_heads = first_of(file, "attention.head_count_kv")};
 }
 
-std::vector<Tensor> tensors_of(const Gguf& file) {
+std::vector<Tensor> tensors_of(const llm::ModelFile& file) {
   std::vector<Tensor> tensors;
-  for (const auto& [name, tensor] : file.tensors()) {
-    if (!tensor.type)
-      fail(ErrorKind::unsupported, "[quantize] tensor '{}' has elements that are no weights", one_line(name));
-    tensors.push_back({name, tensor.shape, *tensor.type});
-  }
+  for (const auto& [name, tensor] : file.tensors) tensors.push_back({name, tensor.shape, tensor.type});
   sort_tensors(tensors);
   return tensors;
+}
+
+/// All of the input's metadata, with what changes.
+void set_metadata(GgufWriter& writer, const llm::ModelFile& model, const std::filesystem::path& path,
+                  const Recipe& recipe) {
+  if (std::filesystem::is_directory(path)) {
+    set_hf_metadata(writer, model, path);
+  } else {
+    const Gguf file = Gguf::open(path);
+    for (const auto& [name, tensor] : file.tensors())
+      if (!tensor.type)
+        fail(ErrorKind::unsupported, "[quantize] tensor '{}' has elements that are no weights",
+             one_line(name));
+    writer.set_all(file);
+  }
+  writer.set("general.quantization_version", kQuantizationVersion);
+  writer.set("general.file_type", recipe.file_type);
+  for (const char* key : {"split.no", "split.count", "split.tensors.count"}) writer.remove(key);
 }
 
 /// Codes of `type` are codes of codes, and lose twice.
@@ -130,30 +144,32 @@ int run(const Options& options) {
   std::error_code ignored;
   if (std::filesystem::equivalent(options.in, options.out, ignored))
     fail(ErrorKind::invalid, "[quantize] {} is the input; write to another file", options.out);
-  const Gguf file = Gguf::open(pull::resolve_model(options.in));
-  const std::vector<Tensor> tensors = tensors_of(file);
-  const std::vector<Type> types = choose_types(recipe, model_of(file), tensors, options.pure);
+  const std::filesystem::path path = pull::resolve_model(options.in);
+  const llm::ModelFile model = llm::ModelFile::open(path);
+  const std::vector<Tensor> tensors = tensors_of(model);
+  // Folders of Hugging Face's have small tensors in halves; GGUF files have them in f32.
+  const std::optional<Type> kept =
+      std::filesystem::is_directory(path) ? std::optional(Type::f32) : std::nullopt;
+  const std::vector<Type> types = choose_types(recipe, model_of(model), tensors, options.pure, kept);
   if (!options.requantize) check_requantize(tensors, types);
 
   GgufWriter writer;
-  writer.set_all(file);
-  writer.set("general.quantization_version", kQuantizationVersion);
-  writer.set("general.file_type", recipe.file_type);
-  for (const char* key : {"split.no", "split.count", "split.tensors.count"}) writer.remove(key);
+  set_metadata(writer, model, path, recipe);
   uint64_t total = 0, done = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     writer.add(tensors[i].name, tensors[i].shape, types[i]);
-    total += file.tensors().at(tensors[i].name).data.size();
+    total += model.tensor(tensors[i].name).bytes();
   }
 
   Converter converter;
   {
     term::Progress progress(total);
     size_t next = 0;
+    std::vector<std::byte> scratch;
     writer.write(options.out, [&](const std::string& name, const GgufWriter::Sink& sink) {
       const Tensor& tensor = tensors[next];
       const Type type = types[next++];
-      const std::span<const std::byte> data = file.tensors().at(name).data;
+      const std::span<const std::byte> data = model.tensor(name).read(scratch);
       const auto advance = [&](uint64_t bytes) { progress.show(done += bytes, name); };
       if (type == tensor.type) {
         sink(data);

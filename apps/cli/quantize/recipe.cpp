@@ -238,13 +238,13 @@ void sort_tensors(std::vector<Tensor>& tensors) {
 }
 
 std::vector<Type> choose_types(const Recipe& recipe, const Model& model, std::span<const Tensor> tensors,
-                               bool pure) {
+                               bool pure, std::optional<Type> kept) {
   const bool plain = quant::traits(recipe.base).block_elements == 1;
   Mixture mixture(recipe, model, tensors);
   std::vector<Type> types;
   for (const Tensor& tensor : tensors) {
     if (!may_change(tensor))
-      types.push_back(tensor.type);
+      types.push_back(kept.value_or(tensor.type));
     else if (plain || pure)
       types.push_back(fitting(tensor, recipe.base));
     else

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,10 +37,11 @@ struct Tensor {
 /// Layer by layer, what belongs to none first: the order in which choices are made and files are written.
 void sort_tensors(std::vector<Tensor>& tensors);
 
-/// Types for sorted tensors. Vectors, norms, routers and other small or delicate tensors stay as they are;
-/// `pure` gives all others the recipe's base. Where rows are no whole blocks a type of smaller blocks is
-/// taken, at worst f16.
+/// Types for sorted tensors. Vectors, norms, routers and other small or delicate tensors stay as they are, or
+/// become what `kept` says; `pure` gives all others the recipe's base. Where rows are no whole blocks a type
+/// of smaller blocks is taken, at worst f16.
 std::vector<quant::Type> choose_types(const Recipe& recipe, const Model& model,
-                                      std::span<const Tensor> tensors, bool pure);
+                                      std::span<const Tensor> tensors, bool pure,
+                                      std::optional<quant::Type> kept = {});
 
 }  // namespace weft::quantize
