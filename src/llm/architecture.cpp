@@ -14,7 +14,8 @@ const std::map<std::string_view, Architecture>& table() {
   static const auto all = [] {
     std::map<std::string_view, Architecture> rows;
     for (const auto& family : {llama_architectures(), gemma_architectures(), parallel_architectures(),
-                               gpt2_architectures(), gptoss_architectures()})
+                               gpt2_architectures(), gptoss_architectures(), deepseek2_architectures(),
+                               lfm2_architectures(), qwen3next_architectures(), bert_architectures()})
       for (const Architecture& row : family) rows[row.name] = row;
     return rows;
   }();

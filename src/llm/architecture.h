@@ -27,6 +27,10 @@ std::vector<Architecture> gemma_architectures();
 std::vector<Architecture> parallel_architectures();
 std::vector<Architecture> gpt2_architectures();
 std::vector<Architecture> gptoss_architectures();
+std::vector<Architecture> deepseek2_architectures();
+std::vector<Architecture> lfm2_architectures();
+std::vector<Architecture> qwen3next_architectures();
+std::vector<Architecture> bert_architectures();
 
 /// Norm, attention, residual, norm, feed-forward part, residual, with the norms that the file has.
 Array decoder(Pass& pass);

@@ -20,6 +20,7 @@ struct Batch {
   // Per key that may be seen, in the order of the positions of each sequence. Fill: sequence -1.
   std::vector<int32_t> key_rows, key_positions, key_sequences;
   std::vector<int32_t> outputs;  ///< tokens whose logits are wanted
+  bool activations = false;      ///< instead of logits
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
 };

@@ -113,7 +113,15 @@ Config::Config(const ModelFile& file) : architecture(file.architecture) {
   experts.sigmoid = file.integer("expert_gating_func").value_or(1) == 2;
   experts.groups = file.integer("expert_group_count").value_or(1);
   experts.used_groups = file.integer("expert_group_used_count").value_or(1);
-  for (LayerConfig& layer : layers) layer.has_experts = experts.count > 0;
+  experts.group_votes = file.integer("expert_group_votes").value_or(2);
+  if (experts.groups < 1 || experts.used_groups < 1 || experts.used_groups > experts.groups ||
+      (experts.groups > 1 && (experts.count % experts.groups != 0 || experts.group_votes < 1 ||
+                              experts.group_votes > experts.count / experts.groups ||
+                              experts.used > experts.count / experts.groups * experts.used_groups)))
+    fail(ErrorKind::io, "[model] {}: {} experts in {} groups, {} of them used", file.name, experts.count,
+         experts.groups, experts.used_groups);
+  for (size_t i = 0; i < layers.size(); ++i)
+    layers[i].has_experts = experts.count > 0 && file.has(fmt::format("blk.{}.ffn_gate_inp.weight", i));
 }
 
 void Config::alternate(const ModelFile& file, int64_t window, int64_t period) {

@@ -29,13 +29,22 @@ struct RopeConfig {
 
 struct Experts {
   int64_t count = 0, used = 0;
-  int64_t width = 0;           ///< of one expert's hidden layer
-  int64_t shared_width = 0;    ///< of the experts that every token has, together
-  bool normalize = true;       ///< weights of the chosen ones add up to 1
-  bool sigmoid = false;        ///< of the scores, instead of their softmax
-  bool softmax_after = false;  ///< over the chosen ones only
-  double scale = 1;            ///< of the weights
-  int64_t groups = 1, used_groups = 1;
+  int64_t width = 0;                    ///< of one expert's hidden layer
+  int64_t shared_width = 0;             ///< of the experts that every token has, together
+  bool normalize = true;                ///< weights of the chosen ones add up to 1
+  bool sigmoid = false;                 ///< of the scores, instead of their softmax
+  bool softmax_after = false;           ///< over the chosen ones only
+  double scale = 1;                     ///< of the weights
+  int64_t groups = 1, used_groups = 1;  ///< experts are chosen among those of the best groups
+  int64_t group_votes = 2;              ///< best experts of a group whose sum ranks it
+};
+
+/// Linear attention: a state per value head instead of keys and values of all tokens.
+struct LinearAttention {
+  int64_t key_heads = 0, value_heads = 0;  ///< several value heads share a key head
+  int64_t key_dim = 0, value_dim = 0;
+  int64_t kernel = 0;    ///< tokens that the convolution before it sees
+  bool in_turn = false;  ///< value head i has key head i modulo their number; otherwise neighbours share one
 };
 
 struct LayerConfig {
@@ -55,6 +64,7 @@ struct Config {
   std::vector<LayerConfig> layers;
   std::vector<RopeConfig> ropes;
   Experts experts;
+  LinearAttention linear_attention;
 
   Norm norm = Norm::rms;
   Activation activation = Activation::silu;

@@ -1,5 +1,6 @@
 #include "llm/hf_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -143,6 +144,39 @@ std::vector<double> windows(const Reader& config, int64_t layers) {
   return result;
 }
 
+/// DeepSeek's way to choose experts.
+void add_groups(HfValues& out, const Reader& config) {
+  auto& values = out.values;
+  if (const std::optional<double> scale = config.number({"routed_scaling_factor"}))
+    values["expert_weights_scale"] = *scale;
+  const bool sigmoid = config.text({"model_type"}, "") == "deepseek_v3";
+  if (sigmoid) values["expert_gating_func"] = 2.0;
+  if (config.text({"topk_method"}, "") == "greedy" || !config.number({"n_group"})) return;
+  values["expert_group_count"] = config.required({"n_group"});
+  values["expert_group_used_count"] = config.required({"topk_group"});
+  values["expert_group_votes"] = sigmoid ? 2.0 : 1.0;
+}
+
+/// Layers that are no attention: LFM2's convolutions, Qwen's linear attention.
+void add_linear_attention(HfValues& out, const Reader& config) {
+  auto& values = out.values;
+  if (const json* types = config.find({"layer_types"}); types && types->is_array())
+    if (std::ranges::find(*types, "conv") != types->end()) {
+      std::vector<double> kv_heads;
+      for (const json& type : *types)
+        kv_heads.push_back(type == "conv" ? 0 : config.required({"num_key_value_heads"}));
+      values["attention.head_count_kv"] = kv_heads;
+    }
+  if (!config.number({"linear_num_value_heads"})) return;
+  const double heads = config.required({"linear_num_value_heads"});
+  values["ssm.group_count"] = config.required({"linear_num_key_heads"});
+  values["ssm.time_step_rank"] = heads;
+  values["ssm.state_size"] = config.required({"linear_key_head_dim"});
+  values["ssm.inner_size"] = heads * config.required({"linear_value_head_dim"});
+  values["ssm.conv_kernel"] = config.required({"linear_conv_kernel_dim"});
+  values["ssm.values_in_turn"] = false;
+}
+
 }  // namespace
 
 HfValues hf_values(const json& whole, const std::string& file) {
@@ -169,9 +203,11 @@ HfValues hf_values(const json& whole, const std::string& file) {
   copy("attention.head_count_kv", {"num_key_value_heads", "num_kv_heads"});
   if (const json* multi = config.find({"multi_query"}); multi && !config.flag("new_decoder_architecture"))
     values["attention.head_count_kv"] = config.flag("multi_query") ? 1.0 : heads;
-  const double head_dim = config.number({"head_dim"}).value_or(std::floor(width / heads));
+  const std::optional<double> still = config.number({"qk_nope_head_dim"});  // of a head beside what turns
+  const double head_dim = still ? *still + config.required({"qk_rope_head_dim"})
+                                : config.number({"head_dim"}).value_or(std::floor(width / heads));
   values["attention.key_length"] = head_dim;
-  values["attention.value_length"] = head_dim;
+  values["attention.value_length"] = config.number({"v_head_dim"}).value_or(head_dim);
   copy("attention.layer_norm_rms_epsilon", {"rms_norm_eps"});
   copy("attention.layer_norm_epsilon", {"layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"});
   if (const std::optional<double> scalar = config.number({"query_pre_attn_scalar"}))
@@ -197,6 +233,8 @@ HfValues hf_values(const json& whole, const std::string& file) {
   copy("expert_feed_forward_length", {"moe_intermediate_size"});
   copy("expert_shared_feed_forward_length", {"shared_expert_intermediate_size"});
   if (config.find({"norm_topk_prob"})) values["expert_weights_norm"] = config.flag("norm_topk_prob");
+  add_groups(out, config);
+  add_linear_attention(out, config);
 
   const json none = json::object();
   const json* scaling = config.find({"rope_parameters", "rope_scaling"});
@@ -207,7 +245,7 @@ HfValues hf_values(const json& whole, const std::string& file) {
       rope.number({"rope_theta"}).value_or(config.number({"rope_theta", "rotary_emb_base"}).value_or(10'000));
   const double part = rope.number({"partial_rotary_factor"})
                           .value_or(config.number({"partial_rotary_factor", "rotary_pct"}).value_or(1));
-  const auto dims = static_cast<int64_t>(head_dim * part);
+  const auto dims = static_cast<int64_t>(still ? head_dim - *still : head_dim * part);
   add_rope(out, config, *full, base, dims - dims % 2, context, file);
   copy("rope.freq_base_swa", {"rope_local_base_freq"});
   if (scaling->contains("sliding_attention"))

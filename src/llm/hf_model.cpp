@@ -243,7 +243,8 @@ struct HeadSizes {
 
 HeadSizes head_sizes(const ModelFile& model) {
   const int64_t heads = model.required("attention.head_count");
-  return {heads, model.integer("attention.head_count_kv").value_or(heads),
+  const std::vector<double> kv_heads = model.numbers("attention.head_count_kv");
+  return {heads, kv_heads.empty() ? heads : static_cast<int64_t>(std::ranges::max(kv_heads)),
           model.required("attention.key_length")};
 }
 
@@ -285,18 +286,24 @@ StoredTensor changed(const std::string& name, StoredTensor tensor, Change change
         return (group * (q + 2) + place) * d + row % d;
       });
     }
-    case Change::flat:
-      tensor.shape = {element_count(tensor.shape)};
+    case Change::squeezed:
+      std::erase(tensor.shape, 1);
       return tensor;
+    case Change::minus_exp:
+      return floats(tensor.shape, [tensor] {
+        std::vector<float> values = tensor.values();
+        for (float& x : values) x = -std::exp(x);
+        return values;
+      });
   }
   return tensor;
 }
 
-/// "model.norm.weight" -> "model.norm", ".weight". Sinks have no ending of their own.
+/// "model.norm.weight" -> "model.norm", ".weight". Some tensors have no ending.
 std::pair<std::string, std::string> stem_and_end(const std::string& name) {
   for (const std::string end : {".weight", ".bias"})
     if (name.ends_with(end)) return {name.substr(0, name.size() - end.size()), end};
-  return {name, ".weight"};
+  return {name, ""};
 }
 
 /// gpt-oss has all experts in one tensor, gates and the rest interleaved.
@@ -335,7 +342,7 @@ void add_tensors(ModelFile& model, const Shards& shards, const HfFamily& family,
   for (const auto& [full, entry] : shards.entries()) {
     std::string name = full;
     // Text models of pictures and text, and models saved without their head.
-    for (const std::string_view prefix : {"language_model.", "model.language_model."})
+    for (const std::string_view prefix : {"language_model.", "model.language_model.", "bert."})
       if (name.starts_with(prefix)) {
         name = (prefix.starts_with("model.") ? "model." : "") + name.substr(prefix.size());
         break;
@@ -349,7 +356,8 @@ void add_tensors(ModelFile& model, const Shards& shards, const HfFamily& family,
     StoredTensor tensor = scales && biases && end == ".weight"
                               ? mlx(entry, *scales, *biases, mlx_groups(config, base))
                               : plain(entry);
-    tensor = changed(full, std::move(tensor), target->change, sizes);
+    if (target->change != Change::plus_one || end == ".weight")  // biases of norms are stored as they are
+      tensor = changed(full, std::move(tensor), target->change, sizes);
     if (target->expert >= 0)
       stacks[target->name + end].emplace(target->expert, std::move(tensor));
     else

@@ -39,7 +39,7 @@ const Rules& common_rules() {
       {"model.layers.N.mlp.shared_expert.gate_proj", "blk.N.ffn_gate_shexp"},
       {"model.layers.N.mlp.shared_expert.up_proj", "blk.N.ffn_up_shexp"},
       {"model.layers.N.mlp.shared_expert.down_proj", "blk.N.ffn_down_shexp"},
-      {"model.layers.N.mlp.shared_expert_gate", "blk.N.ffn_gate_inp_shexp", Change::flat},
+      {"model.layers.N.mlp.shared_expert_gate", "blk.N.ffn_gate_inp_shexp", Change::squeezed},
   };
   return rules;
 }
@@ -49,6 +49,30 @@ const std::vector<HfFamily>& families() {
     const Rules turned = {{"model.layers.N.self_attn.q_proj", "blk.N.attn_q", Change::turned_q},
                           {"model.layers.N.self_attn.k_proj", "blk.N.attn_k", Change::turned_k}};
     const Rules post_norms = {{"model.layers.N.post_attention_layernorm", "blk.N.post_attention_norm"}};
+    const Rules mla = {{"model.layers.N.self_attn.q_a_proj", "blk.N.attn_q_a"},
+                       {"model.layers.N.self_attn.q_a_layernorm", "blk.N.attn_q_a_norm"},
+                       {"model.layers.N.self_attn.q_b_proj", "blk.N.attn_q_b"},
+                       {"model.layers.N.self_attn.kv_a_proj_with_mqa", "blk.N.attn_kv_a_mqa"},
+                       {"model.layers.N.self_attn.kv_a_layernorm", "blk.N.attn_kv_a_norm"},
+                       {"model.layers.N.self_attn.kv_b_proj", "blk.N.attn_kv_b"},
+                       {"model.layers.N.mlp.gate.e_score_correction_bias", "blk.N.exp_probs_b.bias"},
+                       {"model.layers.N.mlp.shared_experts.gate_proj", "blk.N.ffn_gate_shexp"},
+                       {"model.layers.N.mlp.shared_experts.up_proj", "blk.N.ffn_up_shexp"},
+                       {"model.layers.N.mlp.shared_experts.down_proj", "blk.N.ffn_down_shexp"}};
+    const Rules linear = {
+        {"model.layers.N.linear_attn.in_proj_qkvz", "blk.N.ssm_in"},
+        {"model.layers.N.linear_attn.in_proj_ba", "blk.N.ssm_ba"},
+        {"model.layers.N.linear_attn.in_proj_qkv", "blk.N.attn_qkv"},
+        {"model.layers.N.linear_attn.in_proj_z", "blk.N.attn_gate"},
+        {"model.layers.N.linear_attn.in_proj_b", "blk.N.ssm_beta"},
+        {"model.layers.N.linear_attn.in_proj_a", "blk.N.ssm_alpha"},
+        {"model.layers.N.linear_attn.conv1d", "blk.N.ssm_conv1d", Change::squeezed},
+        {"model.layers.N.linear_attn.dt_bias", "blk.N.ssm_dt.bias"},
+        {"model.layers.N.linear_attn.A_log", "blk.N.ssm_a", Change::minus_exp},
+        {"model.layers.N.linear_attn.norm", "blk.N.ssm_norm", Change::squeezed},  // not less 1 as the others
+        {"model.layers.N.linear_attn.out_proj", "blk.N.ssm_out"}};
+    const Rules stacked = {{"model.layers.N.mlp.experts.gate_up_proj", "blk.N.ffn_gate_up_exps.weight"},
+                           {"model.layers.N.mlp.experts.down_proj", "blk.N.ffn_down_exps.weight"}};
     const auto with = [](Rules rules, const Rules& more) {
       rules.insert(rules.end(), more.begin(), more.end());
       return rules;
@@ -139,8 +163,43 @@ const std::vector<HfFamily>& families() {
           {"transformer.h.N.mlp.c_proj", "blk.N.ffn_down", Change::transposed},
           {"transformer.ln_f", "output_norm"}}},
         {"gpt_oss", "gpt-oss",
-         with(post_norms, {{"model.layers.N.self_attn.sinks", "blk.N.attn_sinks"},
+         with(post_norms, {{"model.layers.N.self_attn.sinks", "blk.N.attn_sinks.weight"},
                            {"model.layers.N.mlp.router", "blk.N.ffn_gate_inp"}})},
+        {"deepseek_v2", "deepseek2", mla},
+        {"deepseek_v3", "deepseek2", mla},
+        {"lfm2",
+         "lfm2",
+         {{"model.embedding_norm", "output_norm"},
+          {"model.layers.N.operator_norm", "blk.N.attn_norm"},
+          {"model.layers.N.ffn_norm", "blk.N.ffn_norm"},
+          {"model.layers.N.self_attn.out_proj", "blk.N.attn_output"},
+          {"model.layers.N.self_attn.q_layernorm", "blk.N.attn_q_norm"},
+          {"model.layers.N.self_attn.k_layernorm", "blk.N.attn_k_norm"},
+          {"model.layers.N.conv.conv", "blk.N.shortconv.conv", Change::squeezed},
+          {"model.layers.N.conv.in_proj", "blk.N.shortconv.in_proj"},
+          {"model.layers.N.conv.out_proj", "blk.N.shortconv.out_proj"},
+          {"model.layers.N.feed_forward.w1", "blk.N.ffn_gate"},
+          {"model.layers.N.feed_forward.w3", "blk.N.ffn_up"},
+          {"model.layers.N.feed_forward.w2", "blk.N.ffn_down"}}},
+        {"qwen3_next", "qwen3next", with(post_norms, linear), Change::plus_one},
+        {"qwen3_5_text", "qwen35", with(post_norms, linear), Change::plus_one},
+        {"qwen3_5", "qwen35", with(post_norms, linear), Change::plus_one},
+        {"qwen3_5_moe_text", "qwen35moe", with(post_norms, with(linear, stacked)), Change::plus_one},
+        {"qwen3_5_moe", "qwen35moe", with(post_norms, with(linear, stacked)), Change::plus_one},
+        {"bert",
+         "bert",
+         {{"embeddings.word_embeddings", "token_embd"},
+          {"embeddings.token_type_embeddings", "token_types"},
+          {"embeddings.position_embeddings", "position_embd"},
+          {"embeddings.LayerNorm", "token_embd_norm"},
+          {"encoder.layer.N.attention.self.query", "blk.N.attn_q"},
+          {"encoder.layer.N.attention.self.key", "blk.N.attn_k"},
+          {"encoder.layer.N.attention.self.value", "blk.N.attn_v"},
+          {"encoder.layer.N.attention.output.dense", "blk.N.attn_output"},
+          {"encoder.layer.N.attention.output.LayerNorm", "blk.N.attn_output_norm"},
+          {"encoder.layer.N.intermediate.dense", "blk.N.ffn_up"},
+          {"encoder.layer.N.output.dense", "blk.N.ffn_down"},
+          {"encoder.layer.N.output.LayerNorm", "blk.N.layer_output_norm"}}},
     };
   }();
   return rows;

@@ -16,11 +16,12 @@ enum class Change {
   turned_k,
   qkv_by_head,   ///< rows (heads, 3, dim) -> (3, heads, dim)
   qkv_by_group,  ///< rows (key heads, queries + 2, dim) -> queries, keys, values
-  flat,          ///< (1, k) -> (k)
+  squeezed,      ///< dims of size 1 go
+  minus_exp,     ///< x -> -exp(x)
 };
 
-/// "model.layers.N.mlp.experts.E.up_proj" -> "blk.N.ffn_up_exps". Without ".weight" and ".bias". Matrices
-/// with an E are stacked.
+/// "model.layers.N.mlp.experts.E.up_proj" -> "blk.N.ffn_up_exps". Without ".weight" and ".bias", unless the
+/// tensor itself has no such ending. Matrices with an E are stacked.
 struct NameRule {
   std::string_view from, to;
   Change change = Change::none;

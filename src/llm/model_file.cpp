@@ -75,6 +75,12 @@ ModelFile open_gguf_model(const std::filesystem::path& path) {
         fail(ErrorKind::io, "[model] {}: tensor '{}' is in two of its files", model.name, name);
     }
   }
+  // Files of LFM2 call the norm behind the last layer by the name of one before the first.
+  if (model.architecture == "lfm2" && !model.has("output_norm.weight"))
+    if (auto norm = model.tensors.extract("token_embd_norm.weight")) {
+      norm.key() = "output_norm.weight";
+      model.tensors.insert(std::move(norm));
+    }
   return model;
 }
 

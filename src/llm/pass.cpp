@@ -42,6 +42,10 @@ Array Pass::embed() {
       fail(ErrorKind::unsupported, "[model] {}: position_embd.weight is quantised", weights().file().name);
     x = x + as(embedding(learned, positions(learned.device())), DType::f32);
   }
+  if (has("token_types")) {  // texts are of the first type
+    const Array& types = weights().vector("token_types.weight", weights().shape("token_types.weight"));
+    x = x + slice_dim(types, 0, 0, 1);
+  }
   return has("token_embd_norm") ? norm("token_embd_norm", x) : x;
 }
 
@@ -51,13 +55,18 @@ Layer Pass::layer(size_t i, Array& x) {
   return {*this, i};
 }
 
+Array Pass::wanted(const Array& x) {
+  const Device& device = state_.devices.back();
+  const Array here = x.device() == device ? x : x.to_device(device);
+  if (std::ssize(batch_.outputs) == batch_.size()) return here;
+  return index_select(here, input("outputs", batch_.outputs, device), 0);
+}
+
 Array Pass::logits(const Array& hidden) {
   const Config& c = config();
-  const Device& device = state_.devices.back();
-  Array x = hidden.device() == device ? hidden : hidden.to_device(device);
-  if (std::ssize(batch_.outputs) != batch_.size())
-    x = index_select(x, input("outputs", batch_.outputs, device), 0);
+  Array x = wanted(hidden);
   if (has("output_norm")) x = norm("output_norm", x);
+  if (batch_.activations) return x;
   x = product(has("output") ? "output" : "token_embd", x, c.vocabulary);
   if (c.logit_scale != 1) x = x * c.logit_scale;
   return c.final_softcap > 0 ? tanh(x / c.final_softcap) * c.final_softcap : x;
@@ -305,6 +314,15 @@ Array expert_feed_forward(const Layer& layer, const Array& x) {
   Array ranked = likely;
   if (layer.pass.weights().has(layer.name("exp_probs_b.bias")))
     ranked = ranked + layer.vector("exp_probs_b.bias", {e.count});
+  if (e.groups > 1) {
+    const Array by_group = reshape(ranked, {n, e.groups, -1});
+    const Array best = topk(sum(topk(by_group, e.group_votes).values, {-1}), e.used_groups).indices;
+    const Array in =
+        call("any", {eq(unsqueeze(best, 1), unsqueeze(iota(e.groups, best), 1))}, {{"dims", Ints{-1}}});
+    ranked = reshape(
+        where(unsqueeze(in, -1), by_group, scalar_like(ranked, -std::numeric_limits<double>::infinity())),
+        {n, e.count});
+  }
   const Array chosen = topk(ranked, e.used).indices;
   Array share = gather(likely, chosen, -1);
   if (e.softmax_after)
@@ -314,9 +332,16 @@ Array expert_feed_forward(const Layer& layer, const Array& x) {
   if (e.scale != 1) share = share * e.scale;
 
   const Array one = reshape(x, {n, 1, c.width});
-  const Array gate = layer.pass.activate(layer.expert_product("ffn_gate_exps", one, chosen, e.width));
-  const Array up = layer.expert_product("ffn_up_exps", one, chosen, e.width);
-  const Array down = layer.expert_product("ffn_down_exps", gate * up, chosen, c.width);
+  Array gate, up;
+  if (layer.has("ffn_gate_up_exps")) {
+    const std::vector<Array> halves =
+        split(layer.expert_product("ffn_gate_up_exps", one, chosen, 2 * e.width), {e.width, e.width}, -1);
+    gate = halves[0], up = halves[1];
+  } else {
+    gate = layer.expert_product("ffn_gate_exps", one, chosen, e.width);
+    up = layer.expert_product("ffn_up_exps", one, chosen, e.width);
+  }
+  const Array down = layer.expert_product("ffn_down_exps", layer.pass.activate(gate) * up, chosen, c.width);
   Array y = sum(down * unsqueeze(share, -1), {1});
   if (layer.has("ffn_up_shexp")) {
     const int64_t hidden = layer.pass.weights().shape(layer.name("ffn_up_shexp.weight")).front();

@@ -55,7 +55,9 @@ class Pass {
   Array embed();  ///< rows of token_embd, scaled
   /// Layer i; x moves to its device.
   Layer layer(size_t i, Array& x);
-  /// Of the wanted tokens: output norm, output product, scale and softcap.
+  Array wanted(const Array& x);  ///< rows of the wanted tokens, on the last device
+  /// Of the wanted tokens: output norm, output product, scale and softcap; the norm alone where the batch
+  /// wants activations.
   Array logits(const Array& x);
 
   // By the full name of a tensor, without ".weight" and ".bias".

@@ -8,12 +8,6 @@ void turn_neighbours(Config& c, const ModelFile&) {
   c.ropes[0].neighbours = true;
 }
 
-/// A window in every layer where the file has one: mistral of Hugging Face's.
-void llama(Config& c, const ModelFile& file) {
-  c.ropes[0].neighbours = true;
-  for (LayerConfig& layer : c.layers) layer.window = file.integer("attention.sliding_window").value_or(0);
-}
-
 void qwen2moe(Config& c, const ModelFile& file) {
   c.experts.normalize = file.flag("expert_weights_norm").value_or(false);
 }
@@ -31,8 +25,15 @@ void smollm3(Config& c, const ModelFile& file) {
     if (i < turns.size() ? turns[i] == 0 : (i + 1) % 4 == 0) c.layers[i].rope = -1;
 }
 
-void phi3(Config& c, const ModelFile& file) {
+/// A window in every layer where the file has one.
+void windows(Config& c, const ModelFile& file) {
   for (LayerConfig& layer : c.layers) layer.window = file.integer("attention.sliding_window").value_or(0);
+}
+
+/// Only mistral of Hugging Face's has a window.
+void llama(Config& c, const ModelFile& file) {
+  windows(c, file);
+  c.ropes[0].neighbours = true;
 }
 
 void exaone4(Config& c, const ModelFile& file) {
@@ -42,7 +43,8 @@ void exaone4(Config& c, const ModelFile& file) {
   for (LayerConfig& layer : c.layers) layer.rope = layer.window > 0 ? 0 : -1;
 }
 
-void starcoder2(Config& c, const ModelFile&) {
+void starcoder2(Config& c, const ModelFile& file) {
+  windows(c, file);
   c.activation = Activation::gelu_tanh;
 }
 
@@ -83,20 +85,13 @@ Array decoder(Pass& p) {
 
 std::vector<Architecture> llama_architectures() {
   return {
-      {"llama", llama, decoder},
-      {"qwen2", nullptr, decoder},
-      {"qwen2moe", qwen2moe, decoder},
-      {"qwen3", nullptr, decoder},
-      {"qwen3moe", nullptr, decoder},
-      {"granite", granite, decoder},
-      {"smollm3", smollm3, decoder},
-      {"olmo2", nullptr, decoder},
-      {"phi3", phi3, decoder},
-      {"exaone4", exaone4, decoder},
-      {"glm4", turn_neighbours, decoder},
-      {"starcoder2", starcoder2, decoder},
-      {"nemotron", nemotron, decoder},
-      {"stablelm", stablelm, decoder},
+      {"llama", llama, decoder},          {"qwen2", nullptr, decoder},
+      {"qwen2moe", qwen2moe, decoder},    {"qwen3", nullptr, decoder},
+      {"qwen3moe", nullptr, decoder},     {"granite", granite, decoder},
+      {"smollm3", smollm3, decoder},      {"olmo2", nullptr, decoder},
+      {"phi3", windows, decoder},         {"exaone4", exaone4, decoder},
+      {"glm4", turn_neighbours, decoder}, {"starcoder2", starcoder2, decoder},
+      {"nemotron", nemotron, decoder},    {"stablelm", stablelm, decoder},
   };
 }
 
