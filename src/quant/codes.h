@@ -72,7 +72,7 @@ Pack pack_q2_k, pack_q3_k, pack_q4_k, pack_q5_k, pack_q6_k, pack_q8_k;
 // iq.cpp
 Unpack unpack_iq4_nl, unpack_iq4_xs, unpack_iq2_xxs, unpack_iq2_xs, unpack_iq2_s;
 Unpack unpack_iq3_xxs, unpack_iq3_s, unpack_iq1_s, unpack_iq1_m;
-Pack pack_iq4_nl, pack_iq4_xs;
+Pack pack_iq4_nl, pack_iq4_xs, pack_iq3_s;
 // other.cpp
 Unpack unpack_tq1_0, unpack_tq2_0, unpack_mxfp4, unpack_nvfp4;
 Pack pack_tq1_0, pack_tq2_0, pack_mxfp4, pack_nvfp4;

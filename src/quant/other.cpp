@@ -54,7 +54,7 @@ uint8_t ue4m3_of(float x) {
   if (x >= 248) return 0x7e;
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const int exponent = static_cast<int>(bits >> 23) - 127 + 7;
-  if (exponent <= 0) return static_cast<uint8_t>(std::min(7, static_cast<int>(x * 512 + 0.5f)));
+  if (exponent <= 0) return static_cast<uint8_t>(std::min(7.0f, std::floor(x * 512 + 0.5f)));
   const uint32_t rounded = (bits + (1u << 19)) >> 20;  // exponent and 3 bits of mantissa
   return static_cast<uint8_t>(rounded - ((127 - 7) << 3));
 }

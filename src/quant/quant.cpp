@@ -55,7 +55,7 @@ constexpr Row kRows[] = {
     {Type::iq2_xs, {"iq2_xs", 17, 256, 74}, {3, Scales::bytes, 0, kIq2}, unpack_iq2_xs},
     {Type::iq2_s, {"iq2_s", 22, 256, 82}, {3, Scales::bytes, 0, kIq2}, unpack_iq2_s},
     {Type::iq3_xxs, {"iq3_xxs", 18, 256, 98}, {4, Scales::bytes, 0, kIq3Xxs}, unpack_iq3_xxs},
-    {Type::iq3_s, {"iq3_s", 21, 256, 110}, {4, Scales::bytes, 0, kIq3S}, unpack_iq3_s},
+    {Type::iq3_s, {"iq3_s", 21, 256, 110}, {4, Scales::bytes, 0, kIq3S}, unpack_iq3_s, pack_iq3_s},
     {Type::iq1_s, {"iq1_s", 19, 256, 50}, {3, Scales::bytes, 0, kIq1}, unpack_iq1_s},
     {Type::iq1_m, {"iq1_m", 29, 256, 56}, {3, Scales::bytes, 0, kIq1}, unpack_iq1_m},
     {Type::tq1_0, {"tq1_0", 34, 256, 54}, {2, Scales::bytes, 1}, unpack_tq1_0, pack_tq1_0},

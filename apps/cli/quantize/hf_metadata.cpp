@@ -137,7 +137,7 @@ class TokenizerKeys {
     writer_.set("tokenizer.ggml.model", "gpt2");
     writer_.set("tokenizer.ggml.pre", find_pretokenizer());
     std::vector<std::string> lines;
-    for (const auto& [left, right] : merges()) lines.push_back(left + " " + right);
+    for (const auto& [left, right] : merges()) lines.push_back(fmt::format("{} {}", left, right));
     writer_.set("tokenizer.ggml.merges", lines);
   }
 

@@ -20,8 +20,9 @@ constexpr Recipe kRecipes[] = {
     {"q4_k_m", 15, Type::q4_k}, {"q4_k_s", 14, Type::q4_k},     {"q4_1", 3, Type::q4_1},
     {"q4_0", 2, Type::q4_0},    {"iq4_nl", 25, Type::iq4_nl},   {"iq4_xs", 30, Type::iq4_xs},
     {"mxfp4", 38, Type::mxfp4}, {"mxfp4_moe", 38, Type::mxfp4}, {"nvfp4", 39, Type::nvfp4},
-    {"q3_k_l", 13, Type::q3_k}, {"q3_k_m", 12, Type::q3_k},     {"q3_k_s", 11, Type::q3_k},
-    {"q2_k", 10, Type::q2_k},   {"tq2_0", 37, Type::tq2_0},     {"tq1_0", 36, Type::tq1_0},
+    {"q3_k_l", 13, Type::q3_k}, {"iq3_m", 27, Type::iq3_s},     {"iq3_s", 26, Type::iq3_s},
+    {"q3_k_m", 12, Type::q3_k}, {"q3_k_s", 11, Type::q3_k},     {"q2_k", 10, Type::q2_k},
+    {"tq2_0", 37, Type::tq2_0}, {"tq1_0", 36, Type::tq1_0},
 };
 
 // Parts of names of matrices that stay as they are: small ones, and those whose errors are not forgiven.
@@ -102,6 +103,7 @@ bool wants_more_bits(int64_t layer, int64_t layers) {
 Type with_smaller_blocks(Type type) {
   switch (type) {
     case Type::iq4_xs:
+    case Type::iq3_s:
       return Type::iq4_nl;
     case Type::q4_k:
       return Type::q5_0;
@@ -176,6 +178,7 @@ class Mixture {
         model_.architecture == "llama" && model_.layers == 80 && model_.heads != model_.kv_heads;
     Type type = recipe_.base;
     if (is("q2_k")) type = shared ? Type::q4_k : Type::q3_k;
+    if (is("iq3_m") || (is("iq3_s") && shared)) type = Type::q4_k;
     if (is("q3_k_m")) type = number < 2 ? Type::q5_k : Type::q4_k;
     if (is("q3_k_l") || (is_iq4() && shared) || (is("q4_k_s") && number < 4)) type = Type::q5_k;
     if ((is("q4_k_m") || is("q5_k_m")) && wants_more_bits(number, values_)) type = Type::q6_k;
@@ -186,17 +189,19 @@ class Mixture {
   Type attention_output() const {
     if (falcon_) return is("q3_k_l") ? Type::q4_k : recipe_.base;
     if (model_.experts == 8) {
-      constexpr std::string_view kMore[] = {"q2_k",   "q3_k_s", "q3_k_m", "q4_k_s",
-                                            "q4_k_m", "iq4_nl", "iq4_xs"};
+      constexpr std::string_view kMore[] = {"q2_k",   "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m",
+                                            "iq4_nl", "iq4_xs", "iq3_s",  "iq3_m"};
       return std::ranges::find(kMore, recipe_.name) != std::end(kMore) ? Type::q5_k : recipe_.base;
     }
-    return is("q2_k") ? Type::q3_k : is("q3_k_m") ? Type::q4_k : is("q3_k_l") ? Type::q5_k : recipe_.base;
+    if (is("q3_k_m") || is("iq3_m")) return Type::q4_k;
+    return is("q2_k") ? Type::q3_k : is("q3_k_l") ? Type::q5_k : recipe_.base;
   }
 
   Type down(int64_t layer) const {
     const int64_t layers = model_.layers;
     const bool more = wants_more_bits(layer, layers), first = layer < layers / 8;
     if (is("q2_k")) return Type::q3_k;
+    if (is("iq3_m")) return first || (model_.experts == 8 && more) ? Type::q4_k : recipe_.base;
     if (is("q3_k_m")) return layer < layers / 16 ? Type::q5_k : !falcon_ || more ? Type::q4_k : Type::q3_k;
     if (is("q3_k_l")) return falcon_ ? Type::q4_k : Type::q5_k;
     if (is("q4_k_m") && falcon_) return layer < layers / 16 ? Type::q6_k : more ? Type::q5_k : Type::q4_k;

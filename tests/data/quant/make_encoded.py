@@ -18,7 +18,7 @@ from make_golden import write
 
 ROW = 512
 TYPES = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K",
-         "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "NVFP4"]  # fmt: skip
+         "IQ4_NL", "IQ4_XS", "IQ3_S", "TQ1_0", "TQ2_0", "MXFP4", "NVFP4"]  # fmt: skip
 
 
 def values():
@@ -44,6 +44,7 @@ def encode(library, name, x):
     if name == "Q8_K":  # made only inside of products
         library.quantize_row_q8_K_ref(source, target, ctypes.c_int64(x.size))
     else:
+        library.ggml_quantize_init(Ggml[name].value)
         count, row = ctypes.c_int64(len(x)), ctypes.c_int64(ROW)
         library.ggml_quantize_chunk(Ggml[name].value, source, target, ctypes.c_int64(0), count, row, None)
     check(name, x, out)

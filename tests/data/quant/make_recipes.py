@@ -18,7 +18,7 @@ import gguf
 import numpy as np
 
 RECIPES = dict(f32=0, f16=1, bf16=32, q8_0=7, q6_k=18, q5_k_m=17, q5_k_s=16, q5_1=9, q5_0=8, q4_k_m=15, q4_k_s=14,
-               q4_1=3, q4_0=2, iq4_nl=25, iq4_xs=30, mxfp4_moe=38, q3_k_l=13, q3_k_m=12, q3_k_s=11, q2_k=10,
+               q4_1=3, q4_0=2, iq4_nl=25, iq4_xs=30, mxfp4_moe=38, iq3_m=27, iq3_s=26, q3_k_l=13, q3_k_m=12, q3_k_s=11, q2_k=10,
                tq2_0=37, tq1_0=36)  # fmt: skip
 MODELS = [
     dict(architecture="llama", layers=16, experts=0, heads=8, kv_heads=2, row=256),
