@@ -5,6 +5,7 @@
 #include "weft/chat.h"
 #include "weft/compile.h"
 #include "weft/create.h"
+#include "weft/custom.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
 #include "weft/error.h"

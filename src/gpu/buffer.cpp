@@ -31,14 +31,25 @@ Buffer::State::~State() {
   if (!device || fate == Fate::kept) return;  // creation failed, or a table
   Device::State& d = *device;
   d.counters.bytes_active -= memory.capacity;
-  if (fate == Fate::pooled && !d.lost() &&
-      d.counters.bytes_cached + memory.capacity <= std::max(kMinPoolCache, d.counters.bytes_peak)) {
-    // Last in, first out: a loop then meets the same buffers in the same places, and their bind groups.
-    d.pool.emplace_hint(d.pool.lower_bound(memory.capacity), memory.capacity, memory);
-    d.counters.bytes_cached += memory.capacity;
-  } else {
+  if (fate == Fate::pooled && !d.lost())
+    d.give_pool(memory);
+  else
     d.destroy_memory(memory);
+}
+
+void Device::State::give_pool(Memory memory) {
+  const uint64_t limit = std::max(kMinPoolCache, counters.bytes_peak);
+  while (!pool.empty() && counters.bytes_cached + memory.capacity > limit) {
+    const auto oldest =
+        std::ranges::min_element(pool, {}, [](const auto& entry) { return entry.second.last_use; });
+    counters.bytes_cached -= oldest->first;
+    destroy_memory(oldest->second);
+    pool.erase(oldest);
   }
+  memory.last_use = ++pool_clock;
+  // Last in, first out: a loop then meets the same buffers in the same places, and their bind groups.
+  pool.emplace_hint(pool.lower_bound(memory.capacity), memory.capacity, memory);
+  counters.bytes_cached += memory.capacity;
 }
 
 void Device::State::check_size(uint64_t bytes, std::string_view label) const {

@@ -35,6 +35,7 @@ struct Features {
   bool subgroups = false;
   bool dot4 = false;        ///< dot4I8Packed
   bool unpack_f16 = false;  ///< unpack2x16float is exact for subnormals, too
+  bool pack_f16 = false;    ///< pack2x16float rounds to nearest even: to subnormals and to infinity, too
   bool immediates = false;
   bool timestamps = false;
   uint32_t subgroup_min = 0, subgroup_max = 0;

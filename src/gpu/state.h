@@ -32,6 +32,7 @@ struct Memory {
   uint64_t id = 0;
   uint64_t capacity = 0;
   std::byte* mapped = nullptr;  // of upload() and staging buffers
+  uint64_t last_use = 0;        // in the pool: when it came there
 };
 
 struct Buffer::State {
@@ -100,7 +101,8 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   std::vector<Memory> staging;                                      // free readback buffers
   std::unordered_map<std::string, Memory> tables;                   // by name
   uint64_t next_id = 1;
-  bool hung = false;  ///< the driver stopped answering
+  uint64_t pool_clock = 0;  // buffers that came back so far
+  bool hung = false;        ///< the driver stopped answering
 
   const abi::Api& api() const { return library->api; }
   ~State();
@@ -127,6 +129,9 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   const Layout& layout_of(const Wgsl& wgsl);
   abi::BindGroup bind_group(const Kernel::State& kernel, std::span<const Binding> bindings);
   const UniformChunk& uniform_chunk(size_t index);
+
+  /// Keeps memory for reuse. What was not used for longest makes room for it.
+  void give_pool(Memory memory);
 
   Memory take_staging(uint64_t bytes);
   void give_staging(Memory memory);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "base/env.h"
@@ -65,6 +66,17 @@ constexpr std::string_view kUnpack = R"(
 @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
   let half = ((i & 31u) << 10u) | (1u << (i % 10u)) | ((i >> 5u) << 15u);
   out[i] = bitcast<u32>(unpack2x16float(half | (half << 16u))[i & 1u]);
+}
+)";
+
+// From 2^-26 to 2^16, at or beside the middle between two halves. Odd words: there and back, which compilers
+// like to leave out.
+constexpr std::string_view kPack = R"(
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
+  let x = bitcast<f32>(((101u + i % 43u) << 23u) | (((i << 13u) + 4095u + i % 3u) & 0x7fffffu) | ((i & 32u) << 26u));
+  out[i] = pack2x16float(vec2<f32>(x, -x));
+  if (i % 2u == 1u) { out[i] = bitcast<u32>(unpack2x16float(pack2x16float(vec2<f32>(x, 0.0))).x); }
 }
 )";
 
@@ -162,6 +174,23 @@ bool unpack_works(Device& device) {
                                      : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
     const auto got = std::bit_cast<float>(words[i]);
     if (exponent == 31 ? !std::isnan(got) : got != (i < 32 ? size : -size)) return false;
+  }
+  return true;
+}
+
+bool pack_works(Device& device) {
+  const Words words = run(device, kPack);
+  for (uint32_t i = 0; i < kWords; ++i) {
+    const int exponent = static_cast<int>(i % 43) - 26;
+    const double mantissa = 0x1p23 + static_cast<double>(((i << 13) + 4095 + i % 3) & 0x7fffff);
+    const int unit = std::max(exponent - 10, -24);  // 2^unit is what the last bit counts
+    const auto units = static_cast<uint32_t>(std::nearbyint(std::ldexp(mantissa, exponent - 23 - unit)));
+    const uint32_t half = std::min<uint32_t>(units + (static_cast<uint32_t>(unit + 24) << 10), 0x7c00);
+    const uint32_t first = half | (i & 32) << 10, second = first ^ 0x8000;
+    const float rounded =
+        half == 0x7c00 ? std::numeric_limits<float>::infinity() : std::ldexp(static_cast<float>(units), unit);
+    const auto back = std::bit_cast<uint32_t>(i & 32 ? -rounded : rounded);
+    if (words[i] != (i % 2 ? back : first | second << 16)) return false;
   }
   return true;
 }
@@ -297,6 +326,7 @@ Features prove_features(const Adapter& adapter) {
   if (adapter.claims(api.feature_f16())) proven.f16 = proves(adapter, {.f16 = true}, "f16", f16_works);
   proven.dot4 = proves(adapter, {.dot4 = true}, "dot4I8Packed", dot4_works);
   proven.unpack_f16 = proves(adapter, {}, "exact unpack2x16float", unpack_works);
+  proven.pack_f16 = proves(adapter, {}, "exact pack2x16float", pack_works);
   if (adapter.claims(api.feature_timestamps()))
     proven.timestamps = proves(adapter, {.timestamps = true}, "timestamps", timestamps_work);
   if (adapter.claims(api.feature_subgroups())) {
@@ -336,7 +366,7 @@ void measure_costs(Device& device, AdapterReport& report) {
 Features enabled_features(const Features& proven) {
   Features features = proven;
   for (const std::string& name : env::get_list("WEFT_GPU_DISABLE")) {
-    if (name == "f16") features.f16 = features.unpack_f16 = false;
+    if (name == "f16") features.f16 = features.unpack_f16 = features.pack_f16 = false;
     if (name == "subgroups") features.subgroups = false;
     if (name == "timestamps") features.timestamps = false;
     if (name == "immediates") features.immediates = false;

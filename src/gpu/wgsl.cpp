@@ -64,6 +64,8 @@ std::map<std::string, bool, std::less<>> conditions(const std::vector<Constant>&
       {"SUBGROUPS", features.subgroups},
       {"SUBGROUP_MATRIX", !features.matrices.empty()},
       {"DOT4", features.dot4},
+      {"UNPACK_F16", features.unpack_f16},
+      {"PACK_F16", features.pack_f16},
   };
   for (const Constant& c : constants) truths[c.name] = truth(c);
   return truths;

@@ -19,7 +19,7 @@
 ///     Whether they travel as immediates or in a uniform buffer is decided here: do not declare `params`.
 ///   - `#if NAME`, `#if !NAME`, `#else`, `#endif`: NAME is a constant of the kernel or a feature (F16,
 ///   SUBGROUPS,
-///     SUBGROUP_MATRIX, DOT4). Constants are also WGSL constants of that name.
+///     SUBGROUP_MATRIX, DOT4, UNPACK_F16, PACK_F16). Constants are also WGSL constants of that name.
 ///   - `#for i COUNT`, `#endfor`: the lines between, once for each i; `$i` in them is 0u, 1u ... COUNT is a
 ///     number or a constant. For arrays that must stay in registers: compilers unroll loops as they please.
 ///   - `dot4_i8(a, b)` is dot4I8Packed where that exists and the same arithmetic where it does not.

@@ -51,18 +51,25 @@ void check_same(const HostTensor& got, const HostTensor& want, double tolerance)
   FAIL_CHECK(wrong, " of ", element_count(want.shape), " elements differ");
 }
 
-/// Makes arrays on the CPU and on every GPU; they must be the same within the tolerance.
-void check(const Make& make, double tolerance = 0) {
+enum class Forms { of_adapter, of_hardware };
+
+/// Makes arrays on the CPU and on every GPU; they must be the same within the tolerance. Forms of kernels
+/// that only a real GPU would get can be asked for: all on the first library, one on the others,
+/// since software adapters take long to compile them.
+void check(const Make& make, double tolerance = 0, Forms forms = Forms::of_adapter) {
   std::vector<HostTensor> want;
   for (const Array& array : make(Device())) want.push_back(array.to_host());
+  size_t checked = want.size();
   test::on_every_gpu([&](const test::TestGpu& gpu) {
-    const Device device(std::make_shared<WebgpuBackend>(gpu.open()));
+    const Device device(forms == Forms::of_adapter ? std::make_shared<WebgpuBackend>(gpu.open())
+                                                   : std::make_shared<WebgpuBackend>(gpu.open(), false));
     const std::vector<Array> got = make(device);
     REQUIRE(got.size() == want.size());
-    for (size_t i = 0; i < got.size(); ++i) {
+    for (size_t i = 0; i < checked; ++i) {
       CAPTURE(i);
       check_same(got[i].to_host(), want[i], tolerance);
     }
+    if (forms == Forms::of_hardware) checked = std::min<size_t>(checked, 1);
   });
 }
 
@@ -255,6 +262,77 @@ TEST_SUITE("gpu ops") {
     });
   }
 
+  TEST_CASE("vectors: elementwise and copies of every dtype, broadcast, strided, beside a word") {
+    check(
+        [](const Device& d) {
+          std::vector<Array> results;
+          for (DType dtype : kDTypes) {
+            const Array a = numbers(d, {6, 24}, dtype), row = numbers(d, {16}, dtype, 2),
+                        turned = transpose(numbers(d, {16, 6}, dtype, 3), 0, 1);
+            for (const int64_t begin : {0, 4, 3}) {
+              const Array x = slice_dim(a, 1, begin, begin + 16);
+              if (dtype != DType::boolean) results.push_back(x * row + turned);
+              if (begin > 0) continue;
+              results.push_back(reshape(x, {96}));
+              results.push_back(where(call("ge", {x, expand(row, {6, 16})}), as(x, DType::f32),
+                                      as(expand(slice_dim(x, 1, 1, 2), {6, 16}), DType::f32)));
+            }
+            results.push_back(as(slice_dim(reshape(a, {144}), 0, 0, 44), DType::bf16));
+          }
+          return results;
+        },
+        0, Forms::of_hardware);
+  }
+
+  TEST_CASE("copies of transposed arrays through tiles") {
+    check(
+        [](const Device& d) {
+          std::vector<Array> results;
+          for (DType dtype : {DType::f32, DType::f16}) {
+            results.push_back(reshape(transpose(numbers(d, {70, 130}, dtype), 0, 1), {9100}));
+            results.push_back(reshape(permute(numbers(d, {3, 20, 2, 66}, dtype), {3, 0, 2, 1}), {7920}));
+            results.push_back(
+                reshape(transpose(slice_dim(numbers(d, {40, 30}, dtype), 1, 3, 25), 0, 1), {880}));
+          }
+          return results;
+        },
+        0, Forms::of_hardware);
+  }
+
+  TEST_CASE("vectors: rows in registers, rows in pieces, columns") {
+    const auto check_rows = [](const Make& make) { check(make, 2e-6, Forms::of_hardware); };
+    check_rows([](const Device& d) {
+      std::vector<Array> results;
+      for (const auto& [shape, dtype] : {std::pair{Shape{3, 8}, DType::bf16},
+                                         {Shape{2, 1000}, DType::f32},
+                                         {Shape{600, 40}, DType::f16}}) {
+        const Array x = numbers(d, shape, dtype);
+        results.push_back(along("softmax", {as(x, DType::f32)}, -1));
+        results.push_back(max(x, {1}));
+        results.push_back(sum(x * x, {1}));
+        results.push_back(x - max(x, {1}, true));
+        results.push_back(apply("layer_norm", {as(x, DType::f32), numbers(d, {shape[1]}, dtype, 2)})[0]);
+      }
+      return results;
+    });
+    check_rows([](const Device& d) {
+      const Array x = numbers(d, {2, 40'000}), half = numbers(d, {3, 16'384}, DType::f16);
+      return std::vector{sum(x, {1}), max(x, {0, 1}), sum(half * half, {1}), along("softmax", {x}, 1),
+                         along("softmax", {slice_dim(x, 1, 0, 12'288)}, 1)};
+    });
+    check_rows([](const Device& d) {
+      std::vector<Array> results;
+      for (DType dtype : {DType::f32, DType::f16}) {
+        const Array x = numbers(d, {5, 60, 24}, dtype), y = numbers(d, {24}, dtype, 2);
+        results.push_back(sum(x, {0, 1}));
+        results.push_back(sum(x * y, {1}) + y);
+        results.push_back(max(slice_dim(x, 2, 8, 24), {0}));
+        results.push_back(call("min", {slice_dim(x, 1, 0, 1)}, {{"dims", Ints{0}}}));
+      }
+      return results;
+    });
+  }
+
   TEST_CASE("matmul: tiles, slivers, batches, transposed, halves, integers") {
     check(
         [](const Device& d) {
@@ -323,6 +401,27 @@ TEST_SUITE("gpu ops") {
       }
       return results;
     });
+  }
+
+  TEST_CASE("indexing: long lists are added in ranges") {
+    std::vector<float> list(5000);
+    for (size_t i = 0; i < list.size(); ++i) list[i] = static_cast<float>(i % 7 == 0 ? 3 : i * i % 11);
+    const HostTensor places = as(Array::from_vector(list, {5000}), DType::i32).to_host();
+    check(
+        [&](const Device& d) {
+          const Array indices = Array::from_host(places, d), some = slice_dim(indices, 0, 10, 4010, 2);
+          std::vector<Array> results;
+          for (DType dtype : {DType::f32, DType::i32}) {
+            results.push_back(
+                along("index_add", {numbers(d, {11, 6}, dtype), indices, numbers(d, {5000, 6}, dtype)}, 0));
+            results.push_back(along("index_add",
+                                    {numbers(d, {2, 11, 130}, dtype), some,
+                                     permute(numbers(d, {2000, 2, 130}, dtype), {1, 0, 2})},
+                                    1));
+          }
+          return results;
+        },
+        0, Forms::of_hardware);
   }
 
   TEST_CASE("sort and searchsorted") {

@@ -6,7 +6,7 @@ using namespace weft;
 
 TEST_SUITE("examples") {
   TEST_CASE("every example runs on the CPU and on a GPU") {
-    for (const char* name : {"arrays", "gradients"})
+    for (const char* name : {"arrays", "custom_op", "gradients"})
       for (const char* device : {"cpu", "webgpu"}) {
         CAPTURE(name);
         CAPTURE(device);

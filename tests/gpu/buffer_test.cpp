@@ -108,6 +108,16 @@ TEST_SUITE("gpu buffers") {
     });
   }
 
+  TEST_CASE("the pool keeps what came last") {
+    test::on_every_gpu([](const test::TestGpu& gpu) {
+      gpu::Device device = gpu.open();
+      device.alloc(40 << 20, "of another size");  // 64 MiB are kept
+      for (int i = 0; i < 3; ++i) device.alloc(32 << 20, "reused");
+      CHECK(device.counters().buffers == 2);
+      CHECK(device.counters().bytes_cached == 32 << 20);
+    });
+  }
+
   TEST_CASE("freed memory is not reused while recorded work still needs it") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
       gpu::Device device = gpu.open();

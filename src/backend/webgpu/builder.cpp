@@ -95,6 +95,25 @@ std::string_view lane_type(DType dtype) {
   }
 }
 
+std::string decode(DType dtype, std::string_view bits) {
+  switch (dtype) {
+    case DType::f32:
+      return fmt::format("bitcast<f32>({})", bits);
+    case DType::i32:
+      return fmt::format("bitcast<i32>({})", bits);
+    case DType::f16:
+      return fmt::format("weft_from_f16({})", bits);
+    case DType::bf16:
+      return fmt::format("weft_from_bf16({})", bits);
+    case DType::i8:
+      return fmt::format("weft_wrap_i8(bitcast<i32>({}))", bits);
+    case DType::boolean:
+      return fmt::format("({} != 0u)", bits);
+    default:
+      return std::string(bits);
+  }
+}
+
 std::string encode(DType dtype, std::string_view value) {
   switch (dtype) {
     case DType::f16:
@@ -127,6 +146,12 @@ std::string narrow(DType dtype, std::string value) {
     default:
       return value;
   }
+}
+
+std::string result_struct(size_t outputs) {
+  std::string fields;
+  for (size_t k = 0; k < outputs; ++k) fields += fmt::format(" r{}: u32,", k);
+  return "struct Result {" + fields + " }\n";
 }
 
 std::string convert(DType from, DType to, std::string_view value) {
@@ -206,23 +231,7 @@ std::string Builder::bits(const Operand& operand, std::string_view at) {
 }
 
 std::string Builder::load(const Operand& operand, std::string_view at) {
-  const std::string word = bits(operand, at);
-  switch (operand.dtype) {
-    case DType::f32:
-      return "bitcast<f32>(" + word + ")";
-    case DType::i32:
-      return "bitcast<i32>(" + word + ")";
-    case DType::f16:
-      return "weft_from_f16(" + word + ")";
-    case DType::bf16:
-      return "weft_from_bf16(" + word + ")";
-    case DType::i8:
-      return "weft_wrap_i8(bitcast<i32>(" + word + "))";
-    case DType::boolean:
-      return "(" + word + " != 0u)";
-    default:
-      return word;
-  }
+  return decode(operand.dtype, bits(operand, at));
 }
 
 std::string Builder::unravel(const Walk& walk, std::string_view i, std::string_view prefix) {
@@ -255,9 +264,8 @@ void Builder::map(Context& context, std::span<const Operand> outputs) {
   const std::string n = number(count);
 
   // words_of(first): the words that hold elements first .. first + per - 1 of each output.
-  std::string results, fields, variables, packing, returned;
+  std::string fields, variables, packing, returned;
   for (size_t k = 0; k < outputs.size(); ++k) {
-    results += fmt::format(" r{}: u32,", k);
     const auto in_word = static_cast<int64_t>(4 / size_of(outputs[k].dtype));
     variables += fmt::format("  var words{}: array<u32, {}>;\n", k, per / in_word);
     packing +=
@@ -267,14 +275,15 @@ void Builder::map(Context& context, std::span<const Operand> outputs) {
       returned += fmt::format("{}words{}[{}]", returned.empty() ? "" : ", ", k, w);
     }
   }
-  code = "struct Result {" + results + " }\nstruct Words {" + fields + " }\n" + code;
+  if (code.find("struct Result {") == std::string::npos) code = result_struct(outputs.size()) + code;
+  code += "struct Words {" + fields + " }\n";
   code += fmt::format(
       "fn words_of(first: u32) -> Words {{\n{}  for (var k = 0u; k < {}u && first + k < {}; k++) {{\n"
       "    let e = element(first + k);\n{}  }}\n  return Words({});\n}}\n",
       variables, per, n, packing, returned);
 
   // Large arrays: loads of several places before any store, to keep the memory busy.
-  const int64_t places = count >= kLarge && context.device.type() != gpu::AdapterType::cpu ? 4 : 1;
+  const int64_t places = count >= kLarge && !context.software ? 4 : 1;
   std::string body, stores;
   for (int64_t p = 0; p < places; ++p) {
     body += fmt::format("  let first{0} = ((index * {1}u + {0}u) * {2}u + thread) * {3}u;\n", p, places,

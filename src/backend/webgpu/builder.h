@@ -16,11 +16,16 @@ namespace weft::webgpu {
 const gpu::Buffer& buffer_of(const Operand& operand);
 
 std::string_view lane_type(DType dtype);  ///< "f32", "i32", "u32", "bool"
+/// The lane value of an element's bits, a u32.
+std::string decode(DType dtype, std::string_view bits);
 /// The bits that are stored for a value of the dtype's lane, as u32.
 std::string encode(DType dtype, std::string_view value);
 /// A lane value wrapped or rounded to a dtype that is narrower than its lane.
 std::string narrow(DType dtype, std::string value);
 std::string convert(DType from, DType to, std::string_view value);
+
+/// `struct Result`, with the bits of each output.
+std::string result_struct(size_t outputs);
 
 /// Makes one kernel and records its dispatch. The text holds no sizes, offsets or constants: those are
 /// numbers in Params (or in a buffer when there are many), so that a pipeline serves every shape of its rank.

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/webgpu/builder.h"
+#include "backend/webgpu/vectors.h"
+#include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
 namespace weft::webgpu {
@@ -90,33 +91,29 @@ std::string expression(Builder& builder, const ElementwiseProgram& program,
 
 void elementwise(Context& context, const Step& step) {
   const ElementwiseProgram& program = *step.program;
-  const Shape& shape = step.outputs[0].layout.shape;
-  if (element_count(shape) == 0) return;
+  if (element_count(step.outputs[0].layout.shape) == 0) return;
   Builder builder("elementwise");
-  std::vector<const Layout*> layouts;
-  for (const Operand& input : step.inputs) layouts.push_back(&input.layout);
-  // Outputs are contiguous: their order is that of the index.
-  const Walk all = walk(shape, layouts);
-  std::string body = "fn element(i: u32) -> Result {\n" + builder.unravel(all, "i");
-  for (size_t k = 0; k < step.inputs.size(); ++k)
-    body += fmt::format("  let x{} = {};\n", k, builder.load(step.inputs[k], fmt::format("at{}", k)));
+  std::string arguments, body;
+  for (size_t k = 0; k < step.inputs.size(); ++k) {
+    arguments += fmt::format("{}w{}: u32", k ? ", " : "", k);
+    body += fmt::format("  let x{0} = {1};\n", k, decode(step.inputs[k].dtype, fmt::format("w{}", k)));
+  }
   size_t reg = program.loads.size();
   for (const ElementwiseProgram::Instruction& i : program.instructions)
     body += fmt::format("  let x{} = {};\n", reg++, expression(builder, program, i));
   body += "  return Result(";
   for (size_t k = 0; k < program.stores.size(); ++k)
     body += (k ? ", " : "") + encode(step.outputs[k].dtype, fmt::format("x{}", program.stores[k]));
-  builder.code = body + ");\n}\n";
-  builder.map(context, step.outputs);
+  builder.code = "fn of_bits(" + arguments + ") -> Result {\n" + body + ");\n}\n";
+  map_bits(context, builder, step.inputs, step.outputs);
 }
 
 void convert_all(Context& context, const Operand& from, DType dtype, const gpu::Buffer& to) {
-  const Layout* layout = &from.layout;
   Builder builder("convert");
-  const std::string unravel = builder.unravel(walk(from.layout.shape, std::span(&layout, 1)), "i");
-  builder.code = "fn element(i: u32) -> Result {\n" + unravel + "  return Result(" +
-                 encode(dtype, convert(from.dtype, dtype, builder.load(from, "at0"))) + ");\n}\n";
-  builder.map(context, dtype, element_count(from.layout.shape), to);
+  builder.code = "fn of_bits(w0: u32) -> Result { return Result(" +
+                 encode(dtype, convert(from.dtype, dtype, decode(from.dtype, "w0"))) + "); }\n";
+  const Operand out{std::make_shared<WebgpuStorage>(to), dtype, Layout::contiguous(from.layout.shape)};
+  map_bits(context, builder, std::span(&from, 1), std::span(&out, 1));
 }
 
 }  // namespace weft::webgpu

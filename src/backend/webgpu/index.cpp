@@ -4,6 +4,10 @@
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
+namespace weft::embedded {
+std::string_view webgpu_kernels(std::string_view file);
+}
+
 namespace weft::webgpu {
 namespace {
 
@@ -81,6 +85,45 @@ void scatter_lines(Context& context, const Operand& indices, const Operand& src,
                              builder.number(count)));
 }
 
+/// Adds slices to those of `out` that a list of indices names, for long lists. A workgroup owns a range of
+/// places and a block of lines; it takes the indices of its range in their order, so that sums do not depend
+/// on timing.
+void add_in_ranges(Context& context, const Operand& indices, const Operand& src, const Operand& out,
+                   size_t dim) {
+  constexpr int64_t kThreads = 256, kGroups = 1024;  // groups that keep a GPU busy
+  Walk lines;
+  lines.offsets = {src.layout.offset, 0};
+  for (size_t d = 0; d < src.layout.shape.size(); ++d)
+    if (d != dim) lines.add(src.layout.shape[d], {src.layout.strides[d], out.layout.strides[d]});
+  const int64_t blocks = (lines.count() + kThreads - 1) / kThreads, places = out.layout.shape[dim];
+  const int64_t ranges = std::clamp<int64_t>(kGroups / std::max<int64_t>(blocks, 1), 1, places);
+
+  Builder builder("add_in_ranges");
+  builder.code = embedded::webgpu_kernels("add_in_ranges");
+  const std::string to = builder.write(buffer_of(out));
+  builder.code += fmt::format(
+      "fn place_of(j: u32) -> u32 {{ return bitcast<u32>({}); }}\n",
+      index_value(
+          builder, indices,
+          fmt::format("{} + j * {}", builder.number(indices.layout.offset),
+                      builder.number(indices.layout.strides.empty() ? 0 : indices.layout.strides[0]))));
+  builder.code += fmt::format(
+      "alias T = {};\nfn value_of(at: u32, j: u32) -> T {{ return {}; }}\n", lane_type(out.dtype),
+      convert(src.dtype, out.dtype,
+              builder.load(src, fmt::format("at + j * {}", builder.number(src.layout.strides[dim])))));
+  builder.code += fmt::format("fn old(at: u32) -> T {{ return {}; }}\n", builder.load(out, "at"));
+  builder.code += fmt::format("fn put(at: u32, sum: T) {{ {}[at] = bitcast<u32>(sum); }}\n", to);
+  const std::string body = fmt::format(
+      "  let line = index / {0} * {1}u + thread;\n{2}"
+      "  add(index % {0} * {3}, {3}, {4}, {5}, thread, line < {6}, at0, at1, {7});\n",
+      builder.number(ranges), kThreads,
+      builder.unravel(lines, fmt::format("min(line, {} - 1u)", builder.number(lines.count()))),
+      builder.number((places + ranges - 1) / ranges), builder.number(places),
+      builder.number(src.layout.shape[dim]), builder.number(lines.count()),
+      builder.number(out.layout.strides[dim]));
+  builder.groups(context, ranges * blocks, kThreads, body);
+}
+
 }  // namespace
 
 void gather(Context& context, const Step& step) {
@@ -111,7 +154,12 @@ void scatter(Context& context, const Step& step) {
     target = {std::make_shared<WebgpuStorage>(context.scratch(element_count(out.layout.shape), "scatter")),
               wide, out.layout};
   convert_all(context, x, wide, buffer_of(target));
-  scatter_lines(context, indices, src, target, dim, add);
+  constexpr int64_t kLong = 256;  // indices that are worth a search in every range
+  if (step.kernel == "index_accumulate" && !context.software && !src.layout.shape.empty() &&
+      src.layout.shape[dim] >= kLong)
+    add_in_ranges(context, step.inputs[1], src, target, dim);
+  else
+    scatter_lines(context, indices, src, target, dim, add);
   if (wide != out.dtype) convert_all(context, target, out.dtype, buffer_of(out));
 }
 

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "array/half.h"
-#include "backend/webgpu/builder.h"
+#include "backend/webgpu/vectors.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
@@ -78,15 +78,67 @@ void cat_some(Context& context, std::span<const Operand> inputs, const Operand& 
   builder.map(context, std::span(&out, 1));
 }
 
+/// A copy whose neighbours in the output are far apart in the input, where those of another dim are side by
+/// side: squares of 64 x 64 are read along that dim and written along the other. False when it is none.
+bool copy_tiles(Context& context, const Operand& x, const Operand& out) {
+  constexpr int64_t kSide = 64, kThreads = 256, kShort = 16;
+  const Layout* layout = &x.layout;
+  const Walk all = walk(out.layout.shape, std::span(&layout, 1));
+  const auto beside = std::ranges::find_if(all.dims, [](const Walk::Dim& d) { return d.strides[0] == 1; });
+  if (context.software || all.dims.size() < 2 || beside >= all.dims.end() - 1) return false;
+  const Walk::Dim& inner = all.dims.back();
+  const auto in_word = static_cast<int64_t>(4 / size_of(out.dtype));
+  if (beside->size < kShort || inner.size < kShort || in_word > 2 || inner.size % in_word != 0) return false;
+
+  Walk others;
+  others.offsets = {all.offsets[0], 0};
+  int64_t out_stride = element_count(out.layout.shape), beside_stride = 0;
+  for (auto dim = all.dims.begin(); dim < all.dims.end() - 1; ++dim) {
+    out_stride /= dim->size;
+    if (dim == beside)
+      beside_stride = out_stride;
+    else
+      others.add(dim->size, {dim->strides[0], out_stride});
+  }
+  const int64_t across = (beside->size + kSide - 1) / kSide, down = (inner.size + kSide - 1) / kSide;
+  Builder builder("copy_tiles");
+  builder.code = fmt::format("var<workgroup> tile: array<u32, {}>;\n", kSide * (kSide + 1));
+  const std::string squares = builder.number(across * down), columns = builder.number(across);
+  std::string body = fmt::format(
+      "  let square = index % {0};\n  let other = index / {0};\n{3}"
+      "  let x0 = square % {1} * {2}u;\n  let y0 = square / {1} * {2}u;\n",
+      squares, columns, kSide, builder.unravel(others, "other"));
+  // The tile has one row per place of the inner dim, and is one wider than that: banks differ in both ways.
+  const std::string width = builder.number(beside->size), height = builder.number(inner.size);
+  const std::string from =
+      builder.bits(x, fmt::format("at0 + min(x0 + thread % 64u, {} - 1u) + min(y0 + y, {} - 1u) * {}", width,
+                                  height, builder.number(inner.strides[0])));
+  body += fmt::format(
+      "#for k {0}\n  {{\n    let y = $k * {1}u + thread / 64u;\n    tile[y * 65u + thread % 64u] = {2};\n  "
+      "}}\n"
+      "#endfor\n  workgroupBarrier();\n",
+      kSide * kSide / kThreads, kThreads / kSide, from);
+  const int64_t words = kSide / in_word;  // of a row of the square in the output
+  std::string word = "tile[y * 65u + x]";
+  if (in_word == 2) word += " | (tile[(y + 1u) * 65u + x] << 16u)";
+  body += fmt::format(
+      "#for k {0}\n  {{\n    let x = $k * {1}u + thread / {2}u;\n    let y = thread % {2}u * {3}u;\n"
+      "    if (x0 + x < {4} && y0 + y < {5}) {{ {6}[(at1 + (x0 + x) * {7} + y0 + y) / {3}u] = {8}; }}\n  "
+      "}}\n#endfor\n",
+      kSide * words / kThreads, kThreads / words, words, in_word, width, height,
+      builder.write(buffer_of(out)), builder.number(beside_stride), word);
+  builder.groups(context, across * down * others.count(), kThreads, body);
+  return true;
+}
+
 }  // namespace
 
 void copy(Context& context, const Step& step) {
-  const Layout* layout = &step.inputs[0].layout;
+  if (element_count(step.outputs[0].layout.shape) == 0) return;
+  if (copy_tiles(context, step.inputs[0], step.outputs[0])) return;
   Builder builder("copy");
-  std::string body(kElement);
-  body += builder.unravel(walk(step.outputs[0].layout.shape, std::span(&layout, 1)), "i");
-  builder.code = body + "  return Result(" + builder.bits(step.inputs[0], "at0") + ");\n}\n";
-  builder.map(context, step.outputs);
+  builder.code = "fn of_bits(w0: u32) -> Result { return Result(w0); }\n";
+  map_bits(context, builder, step.inputs, step.outputs);
 }
 
 void pad_constant(Context& context, const Step& step) {

@@ -199,6 +199,45 @@ void by_pieces(Context& context, const Plan& plan, int64_t pieces) {
   builder.groups(context, words(plan), kThreads, body);
 }
 
+Fold fold_of(Rule rule) {
+  switch (rule) {
+    case Rule::sum:
+      return Fold::sum;
+    case Rule::prod:
+      return Fold::prod;
+    case Rule::max:
+      return Fold::max;
+    case Rule::min:
+      return Fold::min;
+    default:
+      return Fold::none;
+  }
+}
+
+/// A fold of floats as a program over rows, which has more forms.
+void as_rows(Context& context, const Plan& plan, std::span<const int64_t> dims) {
+  const Layout& x = plan.x.layout;
+  std::vector<int64_t> order;
+  for (size_t d = 0; d < x.shape.size(); ++d)
+    if (std::ranges::find(dims, static_cast<int64_t>(d)) == dims.end())
+      order.push_back(static_cast<int64_t>(d));
+  const size_t kept = order.size();
+  order.insert(order.end(), dims.begin(), dims.end());
+  const Layout input = x.permuted(order);
+  Layout output =
+      Layout::contiguous(Shape(input.shape.begin(), input.shape.begin() + static_cast<int64_t>(kept)));
+  output.shape = input.shape;
+  output.strides.resize(input.shape.size(), 0);
+  const ElementwiseProgram program{.loads = {plan.x.dtype},
+                                   .instructions = {{.dtype = plan.out.dtype, .fold = fold_of(plan.rule)}},
+                                   .stores = {1},
+                                   .row_dims = dims.size()};
+  rows(context, {.kernel = "rows",
+                 .inputs = {{plan.x.storage, plan.x.dtype, input}},
+                 .outputs = {{plan.out.storage, plan.out.dtype, output}},
+                 .program = &program});
+}
+
 }  // namespace
 
 void reduce(Context& context, const Step& step) {
@@ -222,6 +261,9 @@ void reduce(Context& context, const Step& step) {
   if (plan.outputs == 0) return;
   if (plan.length == 0 && plan.rule != Rule::sum && plan.rule != Rule::prod && !plan.truth())
     fail(ErrorKind::invalid, "[{}] reduction over an empty dim", step.kernel.substr(7));
+
+  const bool fold = is_float(x.dtype) && fold_of(plan.rule) != Fold::none;
+  if (fold && !context.software && plan.length > 0) return as_rows(context, plan, dims);
 
   // Columns: neighbouring outputs read neighbouring elements, so threads of their own are fine.
   const bool columns =

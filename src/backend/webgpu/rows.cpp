@@ -5,91 +5,15 @@
 #include <algorithm>
 #include <bit>
 
-#include "backend/webgpu/builder.h"
+#include "backend/webgpu/rows.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
 namespace weft::webgpu {
 namespace {
 
-using Instruction = ElementwiseProgram::Instruction;
-
 constexpr int64_t kThreads = 256;
 constexpr int64_t kPieces = 512;  // workgroups that fill a GPU
-
-/// What a row program needs to know about its registers.
-struct Registers {
-  const ElementwiseProgram& program;
-  std::vector<bool> per_row;  ///< the same along the row
-  std::vector<int> depth;     ///< folds that come before it, one after the other
-
-  Registers(const ElementwiseProgram& of, const std::vector<Operand>& inputs) : program(of) {
-    for (const Operand& input : inputs) {
-      per_row.push_back(program.is_per_row(input.layout));
-      depth.push_back(0);
-    }
-    for (const Instruction& i : program.instructions) {
-      bool row = true;
-      int d = 0;
-      for (int k = 0; k < i.arity(); ++k) {
-        const auto input = static_cast<size_t>(i.inputs[static_cast<size_t>(k)]);
-        row = row && per_row[input];
-        d = std::max(d, depth[input]);
-      }
-      per_row.push_back(row || i.fold != Fold::none);
-      depth.push_back(d + (i.fold != Fold::none ? 1 : 0));
-    }
-  }
-
-  size_t loads() const { return program.loads.size(); }
-  const Instruction& instruction(size_t reg) const { return program.instructions[reg - loads()]; }
-  bool folds(size_t reg) const { return reg >= loads() && instruction(reg).fold != Fold::none; }
-  int max_depth() const { return *std::ranges::max_element(depth); }
-
-  /// Registers per element that have to be computed for these, in order.
-  std::vector<size_t> elements_for(std::vector<size_t> pending) const {
-    std::vector<bool> wanted(depth.size(), false);
-    while (!pending.empty()) {
-      const size_t reg = pending.back();
-      pending.pop_back();
-      if (per_row[reg] || wanted[reg]) continue;
-      wanted[reg] = true;
-      if (reg < loads()) continue;
-      for (int k = 0; k < instruction(reg).arity(); ++k)
-        pending.push_back(static_cast<size_t>(instruction(reg).inputs[static_cast<size_t>(k)]));
-    }
-    std::vector<size_t> regs;
-    for (size_t reg = 0; reg < wanted.size(); ++reg)
-      if (wanted[reg]) regs.push_back(reg);
-    return regs;
-  }
-};
-
-std::string_view start_of(Fold fold) {
-  switch (fold) {
-    case Fold::prod:
-      return "1.0";
-    case Fold::max:
-      return "-weft_inf()";
-    case Fold::min:
-      return "weft_inf()";
-    default:
-      return "0.0";
-  }
-}
-
-std::string joined(Fold fold, std::string_view a, std::string_view b) {
-  switch (fold) {
-    case Fold::prod:
-      return fmt::format("({} * {})", a, b);
-    case Fold::max:
-      return fmt::format("weft_max({}, {})", a, b);
-    case Fold::min:
-      return fmt::format("weft_min({}, {})", a, b);
-    default:
-      return fmt::format("({} + {})", a, b);
-  }
-}
 
 constexpr std::string_view name_of_fold(Fold fold) {
   constexpr std::string_view kNames[] = {"none", "sum", "prod", "max", "min"};
@@ -100,20 +24,15 @@ constexpr std::string_view name_of_fold(Fold fold) {
 class Writer {
  public:
   Writer(const Context& context, const Step& step, int64_t lanes)
-      : step_(step), regs_(*step.program, step.inputs), lanes_(lanes), builder_("rows") {
-    const Shape& shape = step.outputs[0].layout.shape;
-    const size_t rank = shape.size(), kept = rank - step.program->row_dims;
-    for (const Operand& input : step.inputs) row_.offsets.push_back(input.layout.offset);
-    element_.offsets.assign(step.inputs.size(), 0);
-    for (size_t d = 0; d < rank; ++d) {
-      std::vector<int64_t> strides;
-      for (const Operand& input : step.inputs) strides.push_back(input.layout.strides[d]);
-      (d < kept ? row_ : element_).add(shape[d], std::move(strides));
-    }
-    rows_ = row_.count();
-    length_ = element_.count();
+      : step_(step),
+        walks_(step),
+        regs_(*step.program, walks_.per_row),
+        lanes_(lanes),
+        builder_("rows"),
+        rows_(walks_.rows()),
+        length_(walks_.length()) {
     // Loads of several elements go out together; on a software adapter that only takes longer to compile.
-    if (context.device.type() != gpu::AdapterType::cpu && length_ >= 4 * lanes) together_ = 4;
+    if (!context.software && length_ >= 4 * lanes) together_ = 4;
     for (size_t k = 0; k < step.outputs.size(); ++k) {
       const auto reg = static_cast<size_t>(step.program->stores[k]);
       (is_row_output(k) ? row_stores_ : element_stores_).push_back({k, reg});
@@ -167,7 +86,8 @@ class Writer {
     }
     row_registers(1);
     store_rows(outputs);
-    builder_.groups(context, rows_, kThreads, body_);
+    const int64_t per_group = kThreads / lanes_;
+    builder_.groups(context, (rows_ + per_group - 1) / per_group, kThreads, body_);
   }
 
   bool one_pass() const { return element_stores_.empty() && regs_.max_depth() == 1; }
@@ -179,8 +99,8 @@ class Writer {
     bool across = false, along = false;
     for (size_t k = 0; k < step_.inputs.size(); ++k) {
       if (regs_.per_row[k]) continue;
-      across = across || (!row_.dims.empty() && row_.dims.back().strides[k] == 1);
-      along = along || element_.dims.empty() || element_.dims.back().strides[k] == 1;
+      across = across || (!walks_.row.dims.empty() && walks_.row.dims.back().strides[k] == 1);
+      along = along || walks_.element.dims.empty() || walks_.element.dims.back().strides[k] == 1;
     }
     return across && !along;
   }
@@ -207,7 +127,7 @@ class Writer {
     body_ = fmt::format("  let lane = thread % {0}u;\n  let place = {1} * {2}u + thread / {0}u;\n", lanes_,
                         group, per_group);
     body_ += fmt::format("  let row = min(place, {0} - 1u);\n  let inside = place < {0};\n", rows);
-    body_ += builder_.unravel(row_, "row", "r");
+    body_ += builder_.unravel(walks_.row, "row", "r");
     for (size_t k = 0; k < regs_.loads(); ++k)
       if (regs_.per_row[k])
         body_ += fmt::format("  let x{} = {};\n", k, builder_.load(step_.inputs[k], fmt::format("rat{}", k)));
@@ -223,7 +143,7 @@ class Writer {
 
   /// Statements for the element `j` of the row.
   std::string element_registers(const std::vector<size_t>& wanted) {
-    if (unravel_.empty()) unravel_ = builder_.unravel(element_, "j", "e");
+    if (unravel_.empty()) unravel_ = builder_.unravel(walks_.element, "j", "e");
     std::string text = unravel_;
     for (size_t reg : regs_.elements_for(wanted)) {
       const std::string value = reg < regs_.loads()
@@ -270,22 +190,7 @@ class Writer {
   /// x<reg> from every thread's part of it.
   void finish_fold(size_t reg, const std::string& own, bool rounded = true) {
     const Instruction& i = regs_.instruction(reg);
-    std::string value = own;
-    if (lanes_ > 1) {
-      const std::string name = fmt::format("tree_{}", name_of_fold(i.fold));
-      if (builder_.code.find("fn " + name) == std::string::npos) {
-        if (builder_.code.find("var<workgroup>") == std::string::npos)
-          builder_.code += fmt::format("var<workgroup> states: array<f32, {}>;\n", kThreads);
-        builder_.code += fmt::format(
-            "fn {}(thread: u32, lane: u32, own: f32) -> f32 {{\n  states[thread] = own;\n  "
-            "workgroupBarrier();\n"
-            "  for (var half = {}u; half > 0u; half /= 2u) {{\n"
-            "    if (lane < half) {{ states[thread] = {}; }}\n    workgroupBarrier();\n  }}\n"
-            "  let all = states[thread - lane];\n  workgroupBarrier();\n  return all;\n}}\n",
-            name, lanes_ / 2, joined(i.fold, "states[thread]", "states[thread + half]"));
-      }
-      value = fmt::format("{}(thread, lane, {})", name, own);
-    }
+    const std::string value = lanes_ > 1 ? tree(builder_, i.fold, lanes_, kThreads, own) : own;
     body_ += fmt::format("  let x{} = {};\n", reg, rounded ? narrow(i.dtype, value) : value);
   }
 
@@ -346,10 +251,10 @@ class Writer {
   }
 
   const Step& step_;
+  RowWalks walks_;
   Registers regs_;
   int64_t lanes_;
   Builder builder_;
-  Walk row_, element_;  // over the loads
   int64_t rows_ = 1, length_ = 1;
   int64_t together_ = 1;  // elements of a thread that are loaded at once
   std::vector<Store> row_stores_, element_stores_;
@@ -360,6 +265,105 @@ class Writer {
 DType word_type(DType dtype) {
   if (is_float(dtype)) return DType::f32;
   return dtype == DType::i8 ? DType::i32 : DType::u32;
+}
+
+}  // namespace
+
+RowWalks::RowWalks(const Step& step) {
+  const Shape& shape = step.outputs[0].layout.shape;
+  const size_t kept = shape.size() - step.program->row_dims;
+  element.offsets.assign(step.inputs.size(), 0);
+  for (const Operand& input : step.inputs) {
+    row.offsets.push_back(input.layout.offset);
+    per_row.push_back(step.program->is_per_row(input.layout));
+  }
+  for (size_t d = 0; d < shape.size(); ++d) {
+    std::vector<int64_t> strides;
+    for (const Operand& input : step.inputs) strides.push_back(input.layout.strides[d]);
+    (d < kept ? row : element).add(shape[d], std::move(strides));
+  }
+}
+
+std::string_view start_of(Fold fold) {
+  switch (fold) {
+    case Fold::prod:
+      return "1.0";
+    case Fold::max:
+      return "-weft_inf()";
+    case Fold::min:
+      return "weft_inf()";
+    default:
+      return "0.0";
+  }
+}
+
+std::string joined(Fold fold, std::string_view a, std::string_view b) {
+  switch (fold) {
+    case Fold::prod:
+      return fmt::format("({} * {})", a, b);
+    case Fold::max:
+      return fmt::format("weft_max({}, {})", a, b);
+    case Fold::min:
+      return fmt::format("weft_min({}, {})", a, b);
+    default:
+      return fmt::format("({} + {})", a, b);
+  }
+}
+
+std::string tree(Builder& builder, Fold fold, int64_t lanes, int64_t threads, std::string_view own) {
+  const std::string name = fmt::format("tree_{}", name_of_fold(fold));
+  if (builder.code.find("fn " + name) == std::string::npos) {
+    if (builder.code.find("var<workgroup>") == std::string::npos)
+      builder.code += fmt::format("var<workgroup> states: array<f32, {}>;\n", threads);
+    // Two steps instead of one per power of two: 16 threads of a row fold its lanes, then every thread
+    // folds those 16.
+    const int64_t some = std::min<int64_t>(lanes, 16);
+    builder.code += fmt::format(
+        "fn {0}(thread: u32, lane: u32, own: f32) -> f32 {{\n  states[thread] = own;\n  workgroupBarrier();\n"
+        "  let first = thread - lane;\n",
+        name);
+    if (lanes > some)
+      builder.code += fmt::format(
+          "  if (lane < {0}u) {{\n    var part = states[thread];\n"
+          "    for (var k = {0}u; k < {1}u; k += {0}u) {{ part = {2}; }}\n    states[thread] = part;\n  }}\n"
+          "  workgroupBarrier();\n",
+          some, lanes, joined(fold, "part", "states[thread + k]"));
+    builder.code += fmt::format(
+        "  var all = states[first];\n  for (var k = 1u; k < {}u; k++) {{ all = {}; }}\n"
+        "  workgroupBarrier();\n  return all;\n}}\n",
+        some, joined(fold, "all", "states[first + k]"));
+  }
+  return fmt::format("{}(thread, lane, {})", name, own);
+}
+
+void join_pieces(Context& context, const Step& step, int64_t pieces, const gpu::Buffer& partial,
+                 std::span<const Operand> outputs) {
+  const auto lanes = std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(pieces))), kThreads);
+  Writer(context, step, lanes).join_pieces(context, pieces, partial, outputs);
+}
+
+namespace {
+
+/// Rows of any layout.
+void rows_by_elements(Context& context, const Step& step, const Writer& shape,
+                      std::span<const Operand> outputs) {
+  const int64_t pieces =
+      std::min(shape.length() / (4 * kThreads), std::max<int64_t>(1, kPieces / shape.rows()));
+  if (shape.one_pass() && pieces > 1 && !(shape.columns() && shape.rows() >= 8192)) {
+    const size_t folds = step.program->instructions.size();
+    const gpu::Buffer partial =
+        context.scratch(shape.rows() * pieces * static_cast<int64_t>(folds), "partial");
+    Writer(context, step, kThreads).pieces(context, pieces, partial);
+    join_pieces(context, step, pieces, partial, outputs);
+  } else {
+    const bool alone = shape.length() <= 16 || (shape.columns() && shape.rows() >= 4096);
+    const int64_t lanes =
+        alone ? 1
+              : std::clamp<int64_t>(
+                    static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(shape.length()) / 4)), 8,
+                    kThreads);
+    Writer(context, step, lanes).whole(context, outputs);
+  }
 }
 
 }  // namespace
@@ -379,23 +383,8 @@ void rows(Context& context, const Step& step) {
                                             word_type(out.dtype), Layout::contiguous({count})});
   }
 
-  const int64_t pieces =
-      std::min(shape.length() / (4 * kThreads), std::max<int64_t>(1, kPieces / shape.rows()));
-  if (shape.one_pass() && pieces > 1 && !(shape.columns() && shape.rows() >= 8192)) {
-    const size_t folds = step.program->instructions.size();
-    const gpu::Buffer partial =
-        context.scratch(shape.rows() * pieces * static_cast<int64_t>(folds), "partial");
-    Writer(context, step, kThreads).pieces(context, pieces, partial);
-    Writer(context, step, kThreads).join_pieces(context, pieces, partial, outputs);
-  } else {
-    const bool alone = shape.length() <= 16 || (shape.columns() && shape.rows() >= 4096);
-    const int64_t lanes =
-        alone ? 1
-              : std::clamp<int64_t>(
-                    static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(shape.length()) / 4)), 8,
-                    kThreads);
-    Writer(context, step, lanes).whole(context, outputs);
-  }
+  if (context.software || !rows_by_vectors(context, step, outputs))
+    rows_by_elements(context, step, shape, outputs);
   for (size_t k = 0; k < outputs.size(); ++k)
     if (outputs[k].storage != step.outputs[k].storage)
       convert_all(context, outputs[k], step.outputs[k].dtype, buffer_of(step.outputs[k]));

@@ -19,7 +19,7 @@ uint32_t constant_word(DType dtype, double value) {
 }
 
 Context::Context(gpu::Device& on, Tape& tape, std::span<const gpu::Buffer> buffers)
-    : device(on), tape_(tape) {
+    : device(on), software(on.type() == gpu::AdapterType::cpu), tape_(tape) {
   for (const gpu::Buffer& buffer : buffers)
     places_.insert({buffer.state().get(), static_cast<int>(places_.size())});
 }

@@ -48,6 +48,7 @@ class Context {
   Context(gpu::Device& on, Tape& tape, std::span<const gpu::Buffer> buffers);
 
   gpu::Device& device;
+  bool software;  ///< invocations are SIMD lanes of a CPU: barriers and long kernels cost more than they gain
 
   /// Memory that the kernels of one step pass on to each other.
   gpu::Buffer scratch(int64_t words, std::string_view label);

@@ -44,6 +44,7 @@ std::unique_ptr<Prepared> WebgpuBackend::prepare(std::span<const Step> steps,
                                                  std::span<const StoragePtr> storages) {
   auto tape = std::make_unique<webgpu::Tape>();
   webgpu::Context context(device_, *tape, buffers_of(storages));
+  context.software = software_;
   for (const Step& step : steps) webgpu::record(context, step);
   return tape;
 }
@@ -60,7 +61,7 @@ MemoryUse WebgpuBackend::memory() const {
 
 bool WebgpuBackend::has_kernel(std::string_view op) const {
   // Software adapters take a second to compile a kernel of tiles, and run products without barriers faster.
-  const bool slow = device_.type() == gpu::AdapterType::cpu && op.starts_with("attention");
+  const bool slow = software_ && op.starts_with("attention");
   return webgpu::has_kernel(op) && !slow;
 }
 

@@ -18,7 +18,10 @@ class WebgpuStorage : public Storage {
 /// A GPU behind any WebGPU library.
 class WebgpuBackend : public Backend {
  public:
-  explicit WebgpuBackend(gpu::Device device) : device_(std::move(device)) {}
+  explicit WebgpuBackend(gpu::Device device)
+      : device_(std::move(device)), software_(device_.type() == gpu::AdapterType::cpu) {}
+  /// Kernels as for another kind of adapter, for tests.
+  WebgpuBackend(gpu::Device device, bool software) : device_(std::move(device)), software_(software) {}
 
   std::string name() const override { return device_.name(); }
   StoragePtr alloc(uint64_t bytes, std::string_view label) override;
@@ -40,6 +43,7 @@ class WebgpuBackend : public Backend {
 
  private:
   gpu::Device device_;
+  bool software_;
 };
 
 }  // namespace weft

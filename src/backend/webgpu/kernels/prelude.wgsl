@@ -12,13 +12,20 @@ fn weft_sign(x: f32) -> f32 { return select(select(0.0, 1.0, x > 0.0) - select(0
 
 // Rounding to nearest even, overflow to infinity, in integers.
 fn weft_from_f16(h: u32) -> f32 {
+#if UNPACK_F16
+  return unpack2x16float(h).x;
+#else
   let sign = (h & 0x8000u) << 16u;
   let rest = h & 0x7fffu;
   if (rest >= 0x7c00u) { return bitcast<f32>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13u)); }
   if (rest < 0x400u) { return bitcast<f32>(bitcast<u32>(f32(rest) * 5.9604644775390625e-8) | sign); }
   return bitcast<f32>(sign | ((rest + 0x1c000u) << 13u));
+#endif
 }
 fn weft_to_f16(x: f32) -> u32 {
+#if PACK_F16
+  return pack2x16float(vec2<f32>(x, 0.0));
+#else
   let bits = bitcast<u32>(x);
   let rest = bits & 0x7fffffffu;
   let shift = clamp(126u - (rest >> 23u), 14u, 25u);  // of a subnormal; 25 leaves nothing
@@ -28,12 +35,13 @@ fn weft_to_f16(x: f32) -> u32 {
   let large = select(0x7c00u, 0x7e00u, rest > 0x7f800000u);
   let size = select(select(normal, small, rest < 0x38800000u), large, rest >= 0x477ff000u);
   return ((bits >> 16u) & 0x8000u) | size;
+#endif
 }
 fn weft_from_bf16(b: u32) -> f32 { return bitcast<f32>(b << 16u); }
 fn weft_to_bf16(x: f32) -> u32 {
   let bits = bitcast<u32>(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) { return (bits >> 16u) | 0x40u; }
-  return (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
+  let rounded = bits + 0x7fffu + ((bits >> 16u) & 1u);
+  return select(rounded, bits | 0x400000u, weft_isnan(x)) >> 16u;
 }
 fn weft_round_f16(x: f32) -> f32 { return weft_from_f16(weft_to_f16(x)); }
 fn weft_round_bf16(x: f32) -> f32 { return weft_from_bf16(weft_to_bf16(x)); }
@@ -63,16 +71,8 @@ fn weft_to_u32(x: f32) -> u32 {
 }
 fn weft_truth(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) != 0u; }
 
-fn weft_max(a: f32, b: f32) -> f32 {
-  if (weft_isnan(a)) { return a; }
-  if (weft_isnan(b)) { return b; }
-  return select(b, a, a > b);
-}
-fn weft_min(a: f32, b: f32) -> f32 {
-  if (weft_isnan(a)) { return a; }
-  if (weft_isnan(b)) { return b; }
-  return select(b, a, a < b);
-}
+fn weft_max(a: f32, b: f32) -> f32 { return select(select(b, a, a > b || weft_isnan(a)), b, weft_isnan(b)); }
+fn weft_min(a: f32, b: f32) -> f32 { return select(select(b, a, a < b || weft_isnan(a)), b, weft_isnan(b)); }
 fn weft_clamp(x: f32, low: f32, high: f32) -> f32 {
   if (weft_isnan(x)) { return x; }
   let above = select(x, low, x < low);
@@ -122,7 +122,7 @@ fn weft_remainder(a: f32, b: f32) -> f32 {
 
 // x 2^n in two steps: the result may be subnormal or infinite where 2^n alone is.
 fn weft_scale(x: f32, n: i32) -> f32 {
-  let half = n / 2;
+  let half = n >> 1u;
   return x * bitcast<f32>(u32(half + 127) << 23u) * bitcast<f32>(u32(n - half + 127) << 23u);
 }
 // e^r - 1 - r for |r| <= 0.35, Cephes' polynomial.
@@ -136,12 +136,10 @@ fn weft_exp_tail(r: f32) -> f32 {
   return p * r * r;
 }
 fn weft_exp(x: f32) -> f32 {
-  if (weft_isnan(x)) { return x; }
-  if (x > 89.0) { return weft_inf(); }
-  if (x < -104.0) { return 0.0; }
-  let n = round(x * 1.44269504088896341);
-  let r = (x - n * 0.693359375) - n * -2.12194440e-4;  // the first product is exact
-  return weft_scale(weft_exp_tail(r) + r + 1.0, i32(n));
+  let near = clamp(x, -104.0, 89.0);  // from there on it is 0 or infinite; branches would cost more
+  let n = round(near * 1.44269504088896341);
+  let r = (near - n * 0.693359375) - n * -2.12194440e-4;  // the first product is exact
+  return select(weft_scale(weft_exp_tail(r) + r + 1.0, i32(n)), x, weft_isnan(x));
 }
 fn weft_exp2(x: f32) -> f32 {
   if (weft_isnan(x)) { return x; }
@@ -224,9 +222,8 @@ fn weft_tanh(x: f32) -> f32 {
   return p * z * x + x;
 }
 fn weft_sigmoid(x: f32) -> f32 {
-  if (x >= 0.0) { return 1.0 / (1.0 + weft_exp(-x)); }
-  let e = weft_exp(x);
-  return e / (1.0 + e);
+  let e = weft_exp(-abs(x));
+  return select(e, 1.0, x >= 0.0) / (1.0 + e);
 }
 fn weft_softplus(x: f32) -> f32 {
   if (x > 20.0) { return x; }
