@@ -9,7 +9,7 @@ SHELL := /bin/bash
 .SUFFIXES:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
-presets := debug clang asan tsan
+presets := debug clang asan tsan fuzz
 sources = git ls-files -co --exclude-standard '*.cpp' '*.h'
 
 ##@ Use
@@ -39,7 +39,9 @@ sanitize: build/.fetched-run build/.fetched-test build-asan/build.ninja build-ts
 	@ninja -C build-tsan
 	@tests/run.sh 'build-asan=base*' build-asan 'build-tsan=base*' # the first one looks for leaks too
 
-fuzz: build build/.fetched-test ## many more random programs than `make test` runs
+fuzz: build build/.fetched-test build/.bootstrap-check build-fuzz/build.ninja ## damaged files for every reader; many more random programs than `make test` runs
+	@ninja -C build-fuzz fuzzers
+	@tests/fuzz/run.sh build-fuzz 60
 	@FUZZ_SEEDS=1000000:200000 build/weft_tests --test-suite='base: fuzz'
 	@FUZZ_SEEDS=1000000:2000 build/weft_tests --test-suite='gpu fuzz'
 

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "pull/pull.h"
 #include "weft/chat.h"
 #include "weft/text.h"
 
@@ -53,11 +56,14 @@ void name_tokens(const std::filesystem::path& model, ChatInput& input) {
 }  // namespace
 
 int render_template(const TemplateOptions& options) {
-  const ChatTemplate chat = ChatTemplate::open(options.model);
+  const bool built_in = std::ranges::count(ChatTemplate::built_in_names(), options.model) != 0;
+  std::filesystem::path model = options.model;
+  if (!built_in) model = pull::resolve_model(options.model);
+  const ChatTemplate chat = ChatTemplate::open(model);
   std::vector<ChatPart> parts;
   try {
     ChatInput input = read_input(std::cin);
-    name_tokens(options.model, input);
+    name_tokens(model, input);
     parts = chat.render(input);
   } catch (const Error& error) {
     fmt::print(stderr, "weft: {}\n", error.what());

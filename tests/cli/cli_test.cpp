@@ -104,6 +104,22 @@ Shell bash(const std::string& script) {
 }  // namespace
 
 TEST_SUITE("cli") {
+  TEST_CASE("template renders a conversation from standard input") {
+    const auto render = [](std::string_view input, std::string_view model) {
+      return bash(fmt::format("echo '{}' | {} template {}", input, WEFT_PROGRAM, model));
+    };
+    const std::string_view hello =
+        R"({"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": true})";
+    const Shell out = render(hello, "chatml");
+    CHECK(out.status == 0);
+    CHECK(out.text == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    const Shell parts = render(hello, "chatml --json");
+    CHECK(json::parse(parts.text)[1] == json{{"text", "Hi"}, {"trusted", false}});
+    CHECK(render("{}", "nothing.gguf").status == 1);
+    CHECK(render("[]", "chatml").text == "weft: [template] the input is not a JSON object\n");
+    CHECK(render(R"({"messages": 1})", "chatml").status == 1);
+  }
+
   TEST_CASE("--version") {
     const Output out = run({"--version"});
     CHECK(out.status == 0);
