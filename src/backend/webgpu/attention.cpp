@@ -128,8 +128,9 @@ void declare_sources(Builder& builder, const Arrays& arrays) {
   declare("load(source: u32, at: u32, column: u32) -> f32", load, "0.0");
   builder.code +=
       "fn two_loads(source: u32, at: u32, column: u32) -> vec2<f32> {\n"
-      "  if (column + 1u >= columns(source)) { return vec2<f32>(load(source, at, column), 0.0); }\n"
-      "  return vec2<f32>(load(source, at, column), load(source, at, column + 1u));\n}\n";
+      "  let second = column + 1u < columns(source);\n"
+      "  return vec2<f32>(load(source, at, column), select(0.0, load(source, at, column + u32(second)), "
+      "second));\n}\n";
   declare("load_pair(source: u32, at: u32, column: u32) -> vec2<f32>", load_pair,
           "two_loads(source, at, column)");
 }
@@ -229,49 +230,116 @@ void declare_store_lse(Builder& builder, const Operand& lse) {
 
 // ---- Tiles. -------------------------------------------------------------------------------------
 
+/// Sizes of the tiles, and of the slices in which they are multiplied.
 struct Tiling {
+  bool software;
   int64_t tiles;  // in workgroup memory
-  int64_t tile = 64, slice = 16;
-  bool unrolled;
+  int64_t tile, chunks, slice;
 
-  Tiling(const Context& context, int64_t rows, int64_t tile_count)
-      : tiles(tile_count), unrolled(context.device.type() != gpu::AdapterType::cpu) {
-    if (rows <= 32 || memory() > context.device.limits().max_workgroup_memory) tile = 32;
+  Tiling(const Context& context, const AttentionProblem& p, int64_t rows, int64_t tile_count)
+      : software(context.software), tiles(tile_count) {
+    choose(p, 64);
+    // llvmpipe compiles for seconds what is unrolled, so there little is.
+    if (software || rows <= 32 || memory() > context.device.limits().max_workgroup_memory) choose(p, 32);
   }
   int64_t wide() const { return tile / 4; }
-  int64_t memory() const { return ((2 * slice + tiles * tile) * (wide() + 1) + 4 * tile) * 16; }
   int threads() const { return static_cast<int>(wide() * wide()); }
 
-  void declare(Builder& builder, const AttentionProblem& p) const {
-    const int64_t chunks = (std::max(p.dim, p.value_dim) + tile - 1) / tile,
-                  rows = floor_power(slice / chunks);
-    const std::pair<std::string_view, int64_t> constants[] = {
-        {"TILE", tile},   {"WIDE", wide()},   {"THREADS", threads()}, {"SLICE", slice},
-        {"TILES", tiles}, {"CHUNKS", chunks}, {"ROWS", rows}};
-    for (const auto& [name, value] : constants) builder.code += fmt::format("const {} = {}u;\n", name, value);
-    // llvmpipe unrolls what is constant, and then compiles for seconds.
-    declare_number(builder, "slice_end", "u32", unrolled ? "SLICE" : builder.number(slice));
-    declare_number(builder, "rows_end", "u32", unrolled ? "ROWS" : builder.number(rows));
+  void declare(Builder& builder) const {
+    const int64_t rows = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(slice / chunks)));
+    const std::pair<const char*, int64_t> constants[] = {
+        {"TILE", tile},         {"WIDE", wide()},
+        {"THREADS", threads()}, {"SLICE", slice},
+        {"TILES", tiles},       {"CHUNKS", chunks},
+        {"ROWS", rows},         {"FETCHES", tile * slice / 2 / threads()}};
+    for (const auto& [name, value] : constants)
+      builder.settings.push_back({name, static_cast<uint32_t>(value)});
+    declare_number(builder, "slice_end", "u32", software ? builder.number(slice) : "SLICE");
+    declare_number(builder, "rows_end", "u32", software ? builder.number(rows) : "ROWS");
     builder.code += embedded::webgpu_kernels("attention_tile");
   }
 
  private:
-  static int64_t floor_power(int64_t x) {
-    return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(x, 1))));
+  void choose(const AttentionProblem& p, int64_t size) {
+    tile = size;
+    chunks = (std::max(p.dim, p.value_dim) + tile - 1) / tile;
+    slice = software
+                ? std::max<int64_t>(4, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(chunks))))
+                : 16;
   }
+  int64_t memory() const { return ((2 * slice + tiles * tile) * (wide() + 1) + 2 * tile) * 16; }
 };
 
 void by_tiles(Context& context, const Arrays& arrays, const Operand& out, const Operand& lse) {
-  const Tiling tiling(context, arrays.problem.rows(), 1);
+  const Tiling tiling(context, arrays.problem, arrays.problem.rows(), 1);
   const Results results(context, {{"OUT", out}}, 5);
   Builder builder("attention");
   declare(builder, arrays);
-  tiling.declare(builder, arrays.problem);
+  tiling.declare(builder);
   results.declare(builder);
   declare_store_lse(builder, lse);
   builder.code += embedded::webgpu_kernels("attention");
   const int64_t blocks = (arrays.problem.rows() + tiling.tile - 1) / tiling.tile;
   builder.groups(context, arrays.head_count() * blocks, tiling.threads(), "  attend(index, thread);\n");
+  results.finish(context);
+}
+
+// ---- Matrices of subgroups. ---------------------------------------------------------------------
+
+/// Rows of whole 16 bytes.
+bool has_eights(const Operand& x) {
+  bool whole = x.dtype == DType::f16 && x.layout.offset % 8 == 0 && x.layout.strides.back() == 1;
+  for (size_t d = 0; d + 1 < x.layout.shape.size(); ++d)
+    whole = whole && (x.layout.strides[d] % 8 == 0 || x.layout.shape[d] == 1);
+  return whole;
+}
+
+bool fit_matrices(const Context& context, const Arrays& arrays) {
+  const gpu::Features& features = context.device.features();
+  const AttentionProblem& p = arrays.problem;
+  const bool has_matrices = std::ranges::any_of(features.matrices, [](const gpu::MatrixConfig& m) {
+    return m.input == "f16" && m.output == "f32" && m.m == 16 && m.n == 16 && m.k == 16;
+  });
+  return has_matrices && features.subgroup_min == 32 && features.subgroup_max == 32 && p.dim % 16 == 0 &&
+         p.value_dim % 16 == 0 && p.rows() >= 32 && arrays.sources[0].x.dtype == DType::f16 &&
+         has_eights(arrays.sources[1].x) && has_eights(arrays.sources[2].x);
+}
+
+void by_matrices(Context& context, const Arrays& arrays, const Operand& out, const Operand& lse) {
+  const AttentionProblem& p = arrays.problem;
+  constexpr int64_t kWarps = 4, kThreads = 32 * kWarps, kKeys = 32, kRows = 16 * kWarps;
+  const auto fetches = [](int64_t eights) { return (kKeys * eights + kThreads - 1) / kThreads; };
+  const std::pair<const char*, int64_t> constants[] = {{"WARPS", kWarps},
+                                                       {"KEYS", kKeys},
+                                                       {"KEY_EIGHTS", p.dim / 8},
+                                                       {"VALUE_EIGHTS", p.value_dim / 8},
+                                                       {"KEY_PARTS", p.dim / 16},
+                                                       {"VALUE_PARTS", p.value_dim / 16},
+                                                       {"KEY_FETCHES", fetches(p.dim / 8)},
+                                                       {"VALUE_FETCHES", fetches(p.value_dim / 8)},
+                                                       {"KEY_MATRICES", kKeys / 16},
+                                                       {"SCORE_FOURS", kKeys / 8},
+                                                       {"SCORE_EIGHTS", kKeys / 16}};
+  const Results results(context, {{"OUT", out}}, 5);
+  Builder builder("attention_matrices");
+  for (const auto& [name, value] : constants)
+    builder.settings.push_back({name, static_cast<uint32_t>(value)});
+  builder.settings.push_back({"MASKED", arrays.mask != nullptr});
+  declare(builder, arrays);
+  results.declare(builder);
+  declare_store_lse(builder, lse);
+  const auto eight = [&](const Operand& x) {
+    const std::string b = builder.read(buffer_of(x));
+    return fmt::format(
+        "let i = at / 2u + 4u * eight; return vec4<u32>({0}[i], {0}[i + 1u], {0}[i + 2u], {0}[i + 3u]);", b);
+  };
+  builder.code += fmt::format(
+      "fn load_eight(source: u32, at: u32, eight: u32) -> vec4<u32> {{\n  if (source == KEY) {{ {} }}\n  "
+      "{}\n}}\n",
+      eight(arrays.sources[1].x), eight(arrays.sources[2].x));
+  builder.code += embedded::webgpu_kernels("attention_matrices");
+  builder.groups(context, arrays.head_count() * ((p.rows() + kRows - 1) / kRows), kThreads,
+                 "  attend(index, thread);\n");
   results.finish(context);
 }
 
@@ -374,6 +442,8 @@ void attention(Context& context, const Step& step) {
                       .sources = {{"QUERY", "q", q, true}, {"KEY", "k", k, false}, {"VALUE", "v", v, false}},
                       .mask = masked ? &step.inputs[3] : nullptr};
   constexpr int64_t kFewRows = 16;
+  if (arrays.problem.rows() > kFewRows && fit_matrices(context, arrays))
+    return by_matrices(context, arrays, step.outputs[0], step.outputs[1]);
   (arrays.problem.rows() <= kFewRows ? by_splits : by_tiles)(context, arrays, step.outputs[0],
                                                              step.outputs[1]);
 }
@@ -388,12 +458,12 @@ void attention_backward(Context& context, const Step& step) {
                                   {"GRADIENT", "d", d_out, true}},
                       .mask = masked ? &step.inputs[6] : nullptr};
   const Operand lse = contiguous(context, step.inputs[4]), delta = contiguous(context, step.inputs[5]);
-  const Tiling tiling(context, std::max(arrays.problem.rows(), arrays.problem.keys), 2);
+  const Tiling tiling(context, arrays.problem, std::max(arrays.problem.rows(), arrays.problem.keys), 2);
   const size_t bound = masked ? 7 : 6;
   const auto run = [&](std::string_view name, int64_t rows, const Results& results) {
     Builder builder(name);
     declare(builder, arrays);
-    tiling.declare(builder, arrays.problem);
+    tiling.declare(builder);
     builder.code += fmt::format(
         "fn stats_of(head: Head, row: u32) -> vec2<f32> {{\n"
         "  let at = output_row(head, min(row, rows() - 1u));\n  return vec2<f32>({}, {});\n}}\n",

@@ -7,10 +7,11 @@ var<workgroup> factors: array<vec4<f32>, WIDE>;   // by row
 
 fn scale_rows(sums: ptr<function, Sums>, thread: u32) {
   let by = factors[thread / WIDE];
-  for (var chunk = 0u; chunk < CHUNKS; chunk++) {
-    let m = (*sums)[chunk];
-    (*sums)[chunk] = mat4x4<f32>(m[0] * by.x, m[1] * by.y, m[2] * by.z, m[3] * by.w);
-  }
+  #for k CHUNKS
+  #for i 4
+  (*sums)[$k][$i] *= by[$i];
+  #endfor
+  #endfor
 }
 
 fn attend(index: u32, thread: u32) {
