@@ -32,7 +32,7 @@ double seconds_since(Clock::time_point begin) {
 /// takes to hide what the synchronize costs. Work before that lets the clock rise: a GPU that idled, as it
 /// does while its inputs are made, takes a while to leave its slowest one.
 double median_seconds(Backend& backend, const std::function<void()>& step) {
-  constexpr double kBatch = 0.05, kWarm = 0.2, kTotal = 0.3;  // seconds
+  constexpr double kBatch = 0.02, kWarm = 0.2, kTotal = 0.3;  // seconds
   constexpr size_t kFewest = 5;
   const auto batch = [&](int steps) {
     const auto begin = Clock::now();

@@ -43,7 +43,15 @@ fn weft_to_bf16(x: f32) -> u32 {
   let rounded = bits + 0x7fffu + ((bits >> 16u) & 1u);
   return select(rounded, bits | 0x400000u, weft_isnan(x)) >> 16u;
 }
-fn weft_round_f16(x: f32) -> f32 { return weft_from_f16(weft_to_f16(x)); }
+// To 11 bits or to multiples of 2^-24. Not there and back: drivers leave out an unpack of a pack.
+fn weft_round_f16(x: f32) -> f32 {
+  let sign = bitcast<u32>(x) & 0x80000000u;
+  let rest = bitcast<u32>(x) & 0x7fffffffu;
+  let normal = (rest + 0xfffu + ((rest >> 13u) & 1u)) & 0xffffe000u;
+  let small = bitcast<u32>(round(abs(x) * 16777216.0) * 5.9604644775390625e-8);
+  let finite = select(select(normal, 0x7f800000u, normal >= 0x47800000u), small, rest < 0x38800000u);
+  return bitcast<f32>(select(finite, rest, rest > 0x7f800000u) | sign);
+}
 fn weft_round_bf16(x: f32) -> f32 { return weft_from_bf16(weft_to_bf16(x)); }
 fn weft_wrap_i8(x: i32) -> i32 { return (x << 24u) >> 24u; }
 
