@@ -65,8 +65,10 @@ Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, size_t top) 
   return result;
 }
 
-Sampler::Sampler(SamplerOptions options, const Tokenizer* tokenizer)
-    : seed_(options.seed ? *options.seed : random_seed()), mirostat_mu_(2 * options.mirostat_tau) {
+Sampler::Sampler(SamplerOptions options, const Tokenizer* tokenizer, std::optional<GrammarState> grammar)
+    : seed_(options.seed ? *options.seed : random_seed()),
+      mirostat_mu_(2 * options.mirostat_tau),
+      grammar_(std::move(grammar)) {
   check(options, tokenizer);
   Settings settings;
   if (options.dry_multiplier != 0 && tokenizer)
@@ -76,6 +78,11 @@ Sampler::Sampler(SamplerOptions options, const Tokenizer* tokenizer)
 }
 
 void Sampler::accept(TokenId id) {
+  accept_prompt(id);
+  if (grammar_) grammar_->accept(id);
+}
+
+void Sampler::accept_prompt(TokenId id) {
   if (id < 0) fail(ErrorKind::invalid, "[sampler] {} is no token", id);
   history_.push_back(id);
 }
@@ -83,7 +90,11 @@ void Sampler::accept(TokenId id) {
 TokenId Sampler::sample(std::span<const float> logits) {
   weigh(logits);
   narrow();
-  const Candidate chosen = working_.candidates.at_share(draw(Draw::token));
+  Candidate chosen = working_.candidates.at_share(draw(Draw::token));
+  if (grammar_ && !grammar_->allows(chosen.id)) {
+    keep_allowed();
+    chosen = working_.candidates.at_share(draw(Draw::allowed_token));
+  }
   if (settings_->options.mirostat == 2)
     mirostat_mu_ -=
         settings_->options.mirostat_eta * (-std::log2(chosen.p) - settings_->options.mirostat_tau);
@@ -119,7 +130,8 @@ void Sampler::narrow() {
   const bool best_only = options.temperature <= 0 && (mirostat || (!xtc && options.typical_p >= 1));
   const int64_t top_k = mirostat ? 0 : options.top_k;
   candidates.start(working_.logits, best_only ? 1 : top_k);
-  if (candidates.empty()) fail(ErrorKind::invalid, "[sampler] no token is left to choose from");
+  if (candidates.empty())
+    fail(ErrorKind::invalid, "[sampler] no token is left: all are banned, or refused by the grammar");
   if (!mirostat && !best_only) {
     candidates.typical(options.typical_p, options.min_keep);
     candidates.top_p(options.top_p, options.min_keep);
@@ -129,6 +141,23 @@ void Sampler::narrow() {
   candidates.temperature(options.temperature);
   if (mirostat) candidates.limit_surprise(mirostat_mu_);
   candidates.softmax();
+}
+
+void Sampler::keep_allowed() {
+  constexpr size_t kMany = 256;  // so many looks at the grammar cost as much as the whole set of tokens
+  Candidates& candidates = working_.candidates;
+  if (candidates.list().size() < kMany)
+    candidates.keep_if([&](const Candidate& c) { return grammar_->allows(c.id); });
+  else
+    candidates.keep_if([mask = grammar_->allowed()](const Candidate& c) { return (*mask)[c.id]; });
+  if (!candidates.empty()) {
+    candidates.softmax();
+    return;
+  }
+  const std::shared_ptr<const TokenMask> mask = grammar_->allowed();
+  for (size_t i = 0; i < working_.logits.size(); ++i)
+    if (!(*mask)[static_cast<TokenId>(i)]) working_.logits[i] = -std::numeric_limits<float>::infinity();
+  narrow();
 }
 
 /// A number in [0, 1). One for each token and use: they must not depend on each other.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "llm/candidates.h"
+#include "llm/grammar/grammar.h"
 #include "llm/penalties.h"
 #include "weft/sampler.h"
 
@@ -29,13 +30,21 @@ Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, size_t top);
 ///
 /// Random numbers are those of Threefry with the seed as the key and the number of tokens drawn as the
 /// counter, so the same seed gives the same choice on every device.
+///
+/// With a grammar a token is drawn as without one; only when the grammar refuses it, another one is drawn
+/// from the candidates that it allows. Together that is exactly the distribution of the candidates given that
+/// the token is allowed, and most tokens cost one look at the grammar. Where it refuses all candidates, the
+/// steps are done again with the allowed tokens only.
 class Sampler {
  public:
   /// Throws ErrorKind::invalid for options that make no sense. DRY's breakers are texts: they need the
   /// tokenizer.
-  explicit Sampler(SamplerOptions options, const Tokenizer* tokenizer = nullptr);
+  explicit Sampler(SamplerOptions options, const Tokenizer* tokenizer = nullptr,
+                   std::optional<GrammarState> grammar = {});
 
-  /// A token of the prompt, or one that was generated: what penalties look back at.
+  /// A token that penalties look back at: one of the prompt. The grammar begins behind the prompt.
+  void accept_prompt(TokenId id);
+  /// A token that was generated.
   void accept(TokenId id);
 
   /// The next token. Throws ErrorKind::invalid when no token may follow, or when a logit is no number.
@@ -50,10 +59,11 @@ class Sampler {
     SamplerOptions options;
     DryBreakers breakers;
   };
-  enum class Draw : uint32_t { token, xtc };
+  enum class Draw : uint32_t { token, xtc, allowed_token };
 
   void weigh(std::span<const float> logits);
   void narrow();
+  void keep_allowed();
   double draw(Draw what) const;
 
   std::shared_ptr<const Settings> settings_;
@@ -61,6 +71,7 @@ class Sampler {
   uint32_t drawn_ = 0;
   float mirostat_mu_;  // the surprise that a token may have, in bits
   std::vector<TokenId> history_;
+  std::optional<GrammarState> grammar_;
 
   struct Working {
     std::vector<float> logits;

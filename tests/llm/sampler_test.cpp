@@ -9,6 +9,7 @@
 #include <map>
 #include <random>
 
+#include "llm/toy_vocabulary.h"
 #include "support/gpus.h"
 #include "text/tokenizer_json.h"
 #include "weft/error.h"
@@ -163,7 +164,7 @@ SamplerOptions plain() {
   return {.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .seed = 1};
 }
 
-/// Pearson's statistic of drawn ids, less its mean, in standard deviations: about normal.
+/// Pearson's statistic of drawn ids as a standard normal one (Wilson and Hilferty's cube root).
 double deviation(const std::map<TokenId, int>& counts, const Entries& expected, int draws) {
   double statistic = 0;
   size_t classes = 0;
@@ -183,7 +184,8 @@ double deviation(const std::map<TokenId, int>& counts, const Entries& expected, 
     ++classes;
   }
   const double freedom = static_cast<double>(classes) - 1;
-  return freedom < 1 ? 0 : (statistic - freedom) / std::sqrt(2 * freedom);
+  const double width = 2 / (9 * freedom);
+  return freedom < 1 ? 0 : (std::cbrt(statistic / freedom) - (1 - width)) / std::sqrt(width);
 }
 
 }  // namespace
@@ -426,6 +428,67 @@ TEST_CASE("logprobs are those of the unmodified distribution") {
   }
   CHECK(error_of([] { logprobs_of(std::vector<float>{1, 2}, 2, 1); }).message ==
         "[logprobs] token 2 of 2 logits");
+}
+
+TEST_CASE("with a grammar: the distribution of the candidates that it allows") {
+  std::mt19937 random(8);
+  const auto tokens = std::make_shared<const TokenTrie>(test::toy_tokenizer({}));
+  const GrammarState grammar(Grammar("root ::= [a-fA-F0-9]+ [xyz]*"), tokens);
+  constexpr int kDraws = 20000;
+  for (SamplerOptions options :
+       {plain(), SamplerOptions{.temperature = 1.2F, .top_p = 0.9F, .seed = 3},
+        SamplerOptions{.top_k = 3, .seed = 4}, SamplerOptions{.temperature = 0, .seed = 5},
+        SamplerOptions{.top_k = 0, .top_p = 0.5F, .xtc_probability = 1, .seed = 6}}) {
+    const std::vector<float> logits = random_logits(random, 300, 1);  // more than there are tokens
+    Sampler sampler(options, nullptr, grammar);
+    std::map<TokenId, int> counts;
+    for (int i = 0; i < kDraws; ++i) ++counts[sampler.sample(logits)];
+    const auto allowed = [](TokenId id) { return id < 256 && std::isxdigit(id); };
+    Entries expected = reference(options, {}, options.xtc_probability == 1, {}, logits);
+    std::erase_if(expected, [&](const Entry& e) { return !allowed(e.id); });
+    if (expected.empty()) {
+      std::vector<float> masked = logits;
+      for (TokenId id = 0; id < 300; ++id)
+        if (!allowed(id)) masked[static_cast<size_t>(id)] = -1e30F;
+      expected = reference(options, {}, options.xtc_probability == 1, {}, masked);
+    } else {
+      sort_and_softmax(expected);
+    }
+    for (const auto& [id, count] : counts) CHECK(allowed(id));
+    CHECK(std::abs(deviation(counts, expected, kDraws)) < 4);
+  }
+}
+
+TEST_CASE("what is generated follows the grammar, the prompt does not") {
+  std::mt19937 random(9);
+  const auto tokens = std::make_shared<const TokenTrie>(test::toy_tokenizer({"12", "]]"}));
+  const TokenId end = tokens->ends().front();
+  const GrammarState grammar(Grammar(R"(root ::= "[" (root | [0-9]{1,3})? "]")"), tokens);
+  for (int round = 0; round < 50; ++round) {
+    Sampler sampler({.seed = static_cast<uint64_t>(round)}, nullptr, grammar);
+    for (char c : std::string("prompt")) sampler.accept_prompt(c);
+    std::string text;
+    for (int i = 0; i < 200; ++i) {
+      std::vector<float> logits = random_logits(random, tokens->size(), 2);
+      if (i > 100) logits[']'] += 20;
+      const TokenId id = sampler.sample(logits);
+      sampler.accept(id);
+      if (id == end) break;
+      text += tokens->bytes(id);
+    }
+    CAPTURE(text);
+    const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+    const auto open = static_cast<size_t>(std::ranges::count(text, '['));
+    const auto digits = static_cast<size_t>(std::ranges::count_if(text, digit));
+    CHECK(open > 0);
+    CHECK(digits <= 3);
+    REQUIRE(text.size() == 2 * open + digits);
+    CHECK(text.substr(0, open) == std::string(open, '['));
+    CHECK(text.substr(open + digits) == std::string(open, ']'));
+    CHECK(error_of([&] { sampler.accept('1'); }).message.find("not allowed") != std::string::npos);
+    CHECK(error_of([&] { sampler.sample(std::vector<float>(10)); }).message.find("no token") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("options and logits that make no sense") {
