@@ -12,11 +12,11 @@ std::span<const TokenId> last_tokens(std::span<const TokenId> tokens, int64_t n)
 
 DryBreakers::DryBreakers(std::span<const std::string> texts, const Tokenizer& tokenizer) {
   constexpr size_t kMaxText = 40, kMaxTail = 20;  // llama.cpp's
-  for (const std::string& whole : texts) {
-    const std::string text = whole.substr(0, kMaxText);
-    if (text.empty()) continue;
-    for (TokenId id = 0; static_cast<size_t>(id) < tokenizer.size(); ++id) {
-      const std::string token = tokenizer.bytes_of(id);
+  for (TokenId id = 0; static_cast<size_t>(id) < tokenizer.size(); ++id) {
+    const std::string token = tokenizer.bytes_of(id);
+    for (const std::string& whole : texts) {
+      const std::string_view text = std::string_view(whole).substr(0, kMaxText);
+      if (text.empty()) continue;
       if (token.find(text) != std::string::npos) {
         sequences_.push_back({id, {}});
         continue;

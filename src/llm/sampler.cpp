@@ -78,8 +78,8 @@ Sampler::Sampler(SamplerOptions options, const Tokenizer* tokenizer, std::option
 }
 
 void Sampler::accept(TokenId id) {
-  accept_prompt(id);
   if (grammar_) grammar_->accept(id);
+  accept_prompt(id);
 }
 
 void Sampler::accept_prompt(TokenId id) {

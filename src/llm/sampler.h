@@ -53,6 +53,8 @@ class Sampler {
   /// The tokens that the last one was chosen from, with their probabilities.
   std::span<const Candidate> candidates() const { return working_.candidates.list(); }
   uint64_t seed() const { return seed_; }
+  /// The grammar's text is complete: nothing but a token that ends the generation may follow.
+  bool finished() const { return grammar_ && grammar_->finished(); }
 
  private:
   struct Settings {

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "llm/grammar/gbnf.h"
 #include "llm/toy_vocabulary.h"
@@ -335,6 +337,23 @@ TEST_CASE("hostile grammars end in a result or an error") {
   for (int i = 0; i < 20000; ++i) chain += fmt::format("r{} ::= r{}\n", i, i + 1);
   CHECK(accepts(chain + "r20000 ::= \"a\"?", "a"));
   CHECK(error(chain + "r20000 ::= r3").find("left recursion") != std::string::npos);
+}
+
+TEST_CASE("copies in several threads") {
+  const GrammarState start(Grammar(R"(root ::= "[" (root ("," root)*)? "]")"), toy());
+  std::vector<std::thread> threads;
+  std::atomic<int> finished = 0;
+  for (int depth = 50; depth < 54; ++depth)
+    threads.emplace_back([&start, &finished, depth] {
+      GrammarState state = start;
+      for (int i = 0; i < 2 * depth; ++i) {
+        if (!(*state.allowed())[i < depth ? '[' : ']']) return;
+        state.accept(i < depth ? '[' : ']');
+      }
+      finished += state.finished();
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(finished == 4);
 }
 
 TEST_CASE("what is remembered is bounded") {

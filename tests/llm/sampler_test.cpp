@@ -472,6 +472,7 @@ TEST_CASE("what is generated follows the grammar, the prompt does not") {
       std::vector<float> logits = random_logits(random, tokens->size(), 2);
       if (i > 100) logits[']'] += 20;
       const TokenId id = sampler.sample(logits);
+      CHECK(sampler.finished() == (id == end));
       sampler.accept(id);
       if (id == end) break;
       text += tokens->bytes(id);

@@ -39,7 +39,7 @@ class Grammar {
 /// A text that follows a grammar, as far as it has come. A value; copies share what they learn about the
 /// grammar and may be used from several threads.
 ///
-/// A hostile grammar costs at most about a second and 200 MB for a call: beyond that calls throw
+/// A hostile grammar cannot take more than a few seconds and 200 MB for a call: calls then throw
 /// ErrorKind::invalid.
 class GrammarState {
  public:
