@@ -125,8 +125,14 @@ Config::Config(const ModelFile& file) : architecture(file.architecture) {
 }
 
 void Config::alternate(const ModelFile& file, int64_t window, int64_t period) {
+  const std::vector<double> pattern = file.numbers("attention.sliding_window_pattern");
+  if (pattern.size() == 1) period = static_cast<int64_t>(pattern[0]);
+  if (pattern.size() > 1 && pattern.size() < layers.size())
+    fail(ErrorKind::io, "[model] {}: 'attention.sliding_window_pattern' has {} values", file.name,
+         pattern.size());
   for (size_t i = 0; i < layers.size(); ++i) {
-    const bool local = period <= 0 || static_cast<int64_t>(i + 1) % period != 0;
+    const bool local =
+        pattern.size() > 1 ? pattern[i] != 0 : period <= 0 || static_cast<int64_t>(i + 1) % period != 0;
     layers[i].window = of_layer(file, "attention.layer_windows", i, local ? window : 0);
     if (ropes.size() > 1) layers[i].rope = layers[i].window > 0 ? 1 : 0;
   }

@@ -80,8 +80,9 @@ struct Config {
   /// What every architecture has. Throws ErrorKind::io for sizes that cannot be.
   explicit Config(const ModelFile& file);
 
-  /// A window in every layer but each `period`-th one, unless the file has a list of its own
-  /// ("attention.layer_windows"). Layers with a window have the second rope if there are two.
+  /// A window in every layer but each `period`-th one, unless the file has another period, or a list
+  /// ("attention.sliding_window_pattern", "attention.layer_windows"). Layers with a window have the second
+  /// rope if there are two.
   void alternate(const ModelFile& file, int64_t window, int64_t period);
 };
 

@@ -60,7 +60,12 @@ Array Weights::upload(const std::string& name, const StoredTensor& tensor) {
 const Array& Weights::vector(const std::string& name, const Shape& shape) {
   auto found = vectors_.find(name);
   if (found == vectors_.end()) {
-    const StoredTensor& tensor = stored(name, shape);
+    StoredTensor tensor = file_.tensor(name);
+    const auto squeezed = [](Shape sizes) {
+      std::erase(sizes, 1);
+      return sizes;
+    };
+    if (squeezed(tensor.shape) != squeezed(shape)) stored(name, shape);
     bytes_read_ += tensor.bytes();
     found =
         vectors_.emplace(name, Array::from_vector(tensor.values(), shape, device_of_(layer_of(name)))).first;

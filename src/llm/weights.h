@@ -32,7 +32,7 @@ class Weights {
   Shape shape(const std::string& tensor) const { return file_.tensor(tensor).shape; }
 
   // Errors name the file, the tensor and what was expected (ErrorKind::io).
-  const Array& vector(const std::string& name, const Shape& shape);  ///< f32
+  const Array& vector(const std::string& name, const Shape& shape);  ///< f32; files may have (1, k) for (k)
   const Matrix& matrix(const std::string& name, int64_t n, int64_t k);
   /// A table to pick rows from: floats (rows, k), or u8 (rows, bytes of a row).
   const Array& table(const std::string& name, const Shape& shape);

@@ -31,8 +31,7 @@ void gemma3(Config& c, const ModelFile& file) {
   local.dims = c.ropes[0].dims;
   local.base = file.number("rope.freq_base_swa").value_or(10'000);
   c.ropes.push_back(local);
-  c.alternate(file, file.integer("attention.sliding_window").value_or(1024),
-              file.integer("attention.sliding_window_pattern").value_or(6));
+  c.alternate(file, file.integer("attention.sliding_window").value_or(1024), 6);
 }
 
 }  // namespace

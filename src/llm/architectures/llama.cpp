@@ -39,7 +39,7 @@ void llama(Config& c, const ModelFile& file) {
 void exaone4(Config& c, const ModelFile& file) {
   const int64_t window = file.integer("attention.sliding_window").value_or(0);
   if (window == 0) return;
-  c.alternate(file, window, file.integer("attention.sliding_window_pattern").value_or(4));
+  c.alternate(file, window, 4);
   for (LayerConfig& layer : c.layers) layer.rope = layer.window > 0 ? 0 : -1;
 }
 
