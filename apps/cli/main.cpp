@@ -9,6 +9,7 @@
 #include "conform/conform.h"
 #include "devices.h"
 #include "doctor/doctor.h"
+#include "embed.h"
 #include "op_table/op_table.h"
 #include "pull/pull.h"
 #include "pull/source.h"
@@ -103,6 +104,13 @@ int main(int argc, char** argv) {
   command = app.add_subcommand("pull", "Download a model into the cache and print where it is");
   command->add_option("name", name, weft::pull::forms())->required();
   command->callback([&] { status = weft::pull::run(name); });
+
+  weft::cli::EmbedOptions embed;
+  command = app.add_subcommand("embed", "Turn text from standard input into a vector");
+  command->add_option("model", embed.model, "A GGUF file or a Hugging Face folder")->required();
+  command->add_flag("--jsonl", embed.jsonl, "One JSON string per input line, one JSON array per output line");
+  command->add_option("--device", embed.device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
+  command->callback([&] { status = weft::cli::embed(embed); });
 
   weft::quantize::Options quantize;
   command = app.add_subcommand("quantize", "Write a GGUF file with smaller weights");

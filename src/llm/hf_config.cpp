@@ -134,6 +134,9 @@ std::vector<double> windows(const Reader& config, int64_t layers) {
   std::vector<double> result;
   if (const json* types = config.find({"layer_types"}); types && types->is_array()) {
     for (const json& type : *types) result.push_back(type == "sliding_attention" ? window.value_or(0) : 0);
+  } else if (const std::string pattern = config.text({"sliding_window_pattern"}, ""); !pattern.empty()) {
+    for (int64_t i = 0; i < layers; ++i)  // "LLLG": local, local, local, global
+      result.push_back(pattern[static_cast<size_t>(i) % pattern.size()] == 'L' ? window.value_or(0) : 0);
   } else if (config.flag("use_sliding_window")) {
     const double first = config.number({"max_window_layers"}).value_or(0);
     for (int64_t i = 0; i < layers; ++i)
@@ -219,7 +222,8 @@ HfValues hf_values(const json& whole, const std::string& file) {
   copy("attn_logit_softcapping", {"attn_logit_softcapping"});
   copy("final_logit_softcapping", {"final_logit_softcapping"});
   copy("attention.sliding_window", {"sliding_window"});
-  copy("attention.sliding_window_pattern", {"sliding_window_pattern"});
+  if (const json* pattern = config.find({"sliding_window_pattern"}); pattern && pattern->is_number())
+    values["attention.sliding_window_pattern"] = pattern->get<double>();
   copy("attention.clamp_kqv", {"clip_qkv"});
   if (const std::vector<double> list = windows(config, static_cast<int64_t>(layers)); !list.empty())
     values["attention.layer_windows"] = list;

@@ -341,7 +341,7 @@ void add_tensors(ModelFile& model, const Shards& shards, const HfFamily& family,
   std::map<std::string, std::map<int64_t, StoredTensor>> stacks;
   for (const auto& [full, entry] : shards.entries()) {
     std::string name = full;
-    // Text models of pictures and text, and models saved without their head.
+    // Text models of pictures and text.
     for (const std::string_view prefix : {"language_model.", "model.language_model.", "bert."})
       if (name.starts_with(prefix)) {
         name = (prefix.starts_with("model.") ? "model." : "") + name.substr(prefix.size());
@@ -349,7 +349,8 @@ void add_tensors(ModelFile& model, const Shards& shards, const HfFamily& family,
       }
     const auto [stem, end] = stem_and_end(name);
     std::optional<NewName> target = gguf_name(family, stem);
-    if (!target && !name.starts_with("transformer.")) target = gguf_name(family, "transformer." + stem);
+    for (const std::string_view prefix : {"transformer.", "model."})  // of models saved without their head
+      if (!target) target = gguf_name(family, std::string(prefix) + stem);
     if (!target) continue;
     const std::string base = full.substr(0, full.size() - (full.ends_with(end) ? end.size() : 0));
     const Shards::Entry *scales = shards.find(base + ".scales"), *biases = shards.find(base + ".biases");

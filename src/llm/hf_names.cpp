@@ -208,7 +208,8 @@ const std::vector<HfFamily>& families() {
 /// Whether `text` is `pattern` with numbers for N and E.
 bool matches(std::string_view pattern, std::string_view text, int64_t& layer, int64_t& expert) {
   while (!pattern.empty()) {
-    if (pattern.front() == 'N' || pattern.front() == 'E') {
+    const bool whole = pattern.size() == 1 || pattern[1] == '.';  // not the N of "LayerNorm"
+    if (whole && (pattern.front() == 'N' || pattern.front() == 'E')) {
       int64_t number = -1;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
       if (error != std::errc() || number < 0) return false;

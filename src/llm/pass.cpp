@@ -37,7 +37,10 @@ Array Pass::embed() {
                 : as(embedding(table, ids), DType::f32);
   if (c.embedding_scale != 1) x = x * c.embedding_scale;
   if (has("position_embd")) {
-    const Array& learned = weights().table("position_embd.weight", {c.context, c.width});
+    const Array& learned = weights().table("position_embd.weight", weights().shape("position_embd.weight"));
+    if (learned.ndim() != 2 || learned.shape(0) < state_.context || learned.shape(1) != c.width)
+      fail(ErrorKind::io, "[model] {}: position_embd.weight is {}, expected ({},{})", weights().file().name,
+           to_string(learned.shape()), state_.context, c.width);
     if (learned.dtype() == DType::u8)
       fail(ErrorKind::unsupported, "[model] {}: position_embd.weight is quantised", weights().file().name);
     x = x + as(embedding(learned, positions(learned.device())), DType::f32);

@@ -1,0 +1,116 @@
+#include "llm/embed.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/paths.h"
+#include "io/safetensors.h"
+
+namespace weft::llm {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kChunk = 512;  // tokens of one forward pass, where later ones do not matter to earlier ones
+
+/// Enough for pages of text; the cache of a language model's whole context may not fit.
+int64_t context_of(const std::filesystem::path& path) {
+  return std::min<int64_t>(ModelFile::open(path).integer("context_length").value_or(512), 8192);
+}
+
+/// A file of sentence-transformers; null where it is not there.
+json read_optional(const std::filesystem::path& file) {
+  const std::optional<std::string> text = read_text(file);
+  if (!text) return {};
+  json value = json::parse(*text, nullptr, false);
+  if (value.is_discarded()) fail(ErrorKind::io, "[embed] {}: this is not JSON", file.string());
+  return value;
+}
+
+Pooling pooling_of_gguf(const ModelFile& file) {
+  const int64_t type = file.integer("pooling_type").value_or(1);
+  if (type == 0 || type == 1) return Pooling::mean;
+  if (type == 2) return Pooling::first;
+  if (type == 3) return Pooling::last;
+  fail(ErrorKind::unsupported, "[embed] {}: pooling_type {} gives no vector of a text", file.name, type);
+}
+
+Pooling pooling_of_folder(const std::filesystem::path& folder) {
+  const json config = read_optional(folder / "1_Pooling" / "config.json");
+  const auto set = [&](const char* key) {
+    return config.is_object() && config.contains(key) && config[key] == true;
+  };
+  if (set("pooling_mode_cls_token")) return Pooling::first;
+  if (set("pooling_mode_lasttoken")) return Pooling::last;
+  for (const char* key : {"pooling_mode_max_tokens", "pooling_mode_weightedmean_tokens"})
+    if (set(key))
+      fail(ErrorKind::unsupported, "[embed] {}: '{}' is not known", (folder / "1_Pooling").string(), key);
+  return Pooling::mean;
+}
+
+/// Modules behind the pooling may only normalise.
+void check_modules(const std::filesystem::path& folder) {
+  for (const json& module : read_optional(folder / "modules.json")) {
+    const json type = module.is_object() ? module.value("type", json()) : json();
+    const std::string name = type.is_string() ? type.get<std::string>() : "";
+    if (!name.ends_with("Transformer") && !name.ends_with("Pooling") && !name.ends_with("Normalize"))
+      fail(ErrorKind::unsupported, "[embed] {}: module '{}' is not known", (folder / "modules.json").string(),
+           one_line(name));
+  }
+}
+
+}  // namespace
+
+Embedder::Embedder(const std::filesystem::path& path, const Device& device)
+    : model_(path, {.device = device, .context = context_of(path)}),
+      tokenizer_(Tokenizer::open(path)),
+      most_(model_.context()) {
+  if (!std::filesystem::is_directory(path)) {
+    pooling_ = pooling_of_gguf(model_.file());
+    return;
+  }
+  check_modules(path);
+  pooling_ = pooling_of_folder(path);
+  const json config = read_optional(path / "sentence_bert_config.json");
+  if (config.is_object() && config.contains("max_seq_length") && config["max_seq_length"].is_number_integer())
+    most_ = std::clamp<int64_t>(config["max_seq_length"].get<int64_t>(), 2, most_);
+}
+
+std::vector<TokenId> Embedder::tokens_of(std::string_view text) const {
+  std::vector<TokenId> ids = tokenizer_.encode(text, {.add_special = true});
+  if (ids.empty()) fail(ErrorKind::invalid, "[embed] a text without tokens has no vector");
+  if (std::ssize(ids) > most_) {
+    const bool ends = tokenizer_.is_control(ids.back());  // [SEP] stays
+    ids.erase(ids.begin() + most_ - (ends ? 1 : 0), ids.end() - (ends ? 1 : 0));
+  }
+  return ids;
+}
+
+std::vector<float> Embedder::embed(std::string_view text) {
+  const std::vector<TokenId> ids = tokens_of(text);
+  const auto width = static_cast<size_t>(model_.config().width);
+  std::vector<double> sum(width, 0);
+  Sequence sequence = model_.new_sequence();
+  const size_t step = model_.config().causal ? kChunk : ids.size();
+  for (size_t first = 0; first < ids.size(); first += step) {
+    const size_t count = std::min(step, ids.size() - first);
+    Batch batch{.activations = true};
+    append(batch, sequence, std::span(ids).subspan(first, count), model_.pages(), true);
+    const Sequence* one[] = {&sequence};
+    add_keys(batch, one);
+    const std::vector<float> rows = model_.forward(batch).to_vector();
+    for (size_t i = 0; i < count; ++i)
+      if (const size_t at = first + i; pooling_ == Pooling::mean || (pooling_ == Pooling::first && at == 0) ||
+                                       (pooling_ == Pooling::last && at + 1 == ids.size()))
+        for (size_t j = 0; j < width; ++j) sum[j] += static_cast<double>(rows[i * width + j]);
+  }
+  truncate(sequence, 0, model_.pages());
+  double square = 0;
+  for (double x : sum) square += x * x;
+  std::vector<float> result;
+  for (double x : sum) result.push_back(static_cast<float>(square > 0 ? x / std::sqrt(square) : 0));
+  return result;
+}
+
+}  // namespace weft::llm
