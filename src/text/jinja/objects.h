@@ -40,7 +40,7 @@ struct BoundMethod : Object {
 struct Namespace : Object {
   std::string describe() const override { return "<Namespace>"; }
   std::optional<Value> attribute(std::string_view name) override;
-  bool set_attribute(std::string_view name, Value value) override;
+  bool set_attribute(std::string_view name, const Value& value) override;
 
   std::map<std::string, Value, std::less<>> values;
 };

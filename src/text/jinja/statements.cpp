@@ -164,8 +164,8 @@ std::optional<Value> Namespace::attribute(std::string_view name) {
   return found == values.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool Namespace::set_attribute(std::string_view name, Value value) {
-  values.insert_or_assign(std::string(name), std::move(value));
+bool Namespace::set_attribute(std::string_view name, const Value& value) {
+  values.insert_or_assign(std::string(name), value);
   return true;
 }
 

@@ -134,7 +134,7 @@ class Object {
   virtual Value call(Interpreter& interpreter, Arguments arguments);
   virtual std::optional<Value> attribute(std::string_view name);
   /// False when this object takes no attributes: only a namespace does.
-  virtual bool set_attribute(std::string_view, Value) { return false; }
+  virtual bool set_attribute(std::string_view, const Value&) { return false; }
   virtual size_t length() const { return 1; }  ///< 0 is false in a condition
 };
 
