@@ -10,6 +10,8 @@
 #include "devices.h"
 #include "doctor/doctor.h"
 #include "embed.h"
+
+#include "models/commands.h"
 #include "op_table/op_table.h"
 #include "pull/pull.h"
 #include "pull/source.h"
@@ -111,6 +113,10 @@ int main(int argc, char** argv) {
   command->add_flag("--jsonl", embed.jsonl, "One JSON string per input line, one JSON array per output line");
   command->add_option("--device", embed.device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command->callback([&] { status = weft::cli::embed(embed); });
+
+  weft::cli::add_run(app, status);
+  weft::cli::add_perplexity(app, status);
+  weft::cli::add_verify(app, status);
 
   weft::quantize::Options quantize;
   command = app.add_subcommand("quantize", "Write a GGUF file with smaller weights");

@@ -42,4 +42,9 @@ struct SamplerOptions {
   size_t min_keep = 0;                ///< typical, top-p, min-p and XTC leave at least so many tokens
 };
 
+struct TokenLogprob {
+  TokenId id;
+  float logprob;  ///< natural
+};
+
 }  // namespace weft

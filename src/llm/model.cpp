@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/shorthand.h"
 
 namespace weft::llm {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 constexpr int64_t kChunk = 512;  // tokens of one forward pass
 
 /// `rows` of pages that hold `sequences` full contexts, and page 0.
-int64_t pages_for(const ModelOptions& options, int64_t context) {
+int64_t pages_for(const LoadOptions& options, int64_t context) {
   return (context + kPageRows - 1) / kPageRows * options.sequences + 1;
 }
 
@@ -21,7 +22,7 @@ Config configured(const ModelFile& file) {
   return config;
 }
 
-Weights weights_of(ModelFile file, const ModelOptions& options, int64_t layers) {
+Weights weights_of(ModelFile file, const LoadOptions& options, int64_t layers) {
   const int64_t first = options.gpu_layers < 0 ? 0 : std::max<int64_t>(layers - options.gpu_layers, 0);
   const bool all = first == 0 && options.gpu_layers != 0, none = options.gpu_layers == 0;
   return {std::move(file), [=, device = options.device](int64_t layer) {
@@ -35,7 +36,7 @@ bool has_f32_weights(const ModelFile& file) {
   return file.tensor("token_embd.weight").type == quant::Type::f32;
 }
 
-State state_of(const std::filesystem::path& path, const ModelOptions& options) {
+State state_of(const std::filesystem::path& path, const LoadOptions& options) {
   ModelFile file = ModelFile::open(path);
   find_architecture(file.architecture);
   Config config = configured(file);
@@ -49,6 +50,8 @@ State state_of(const std::filesystem::path& path, const ModelOptions& options) {
   state.cache.resize(static_cast<size_t>(layers));
   state.cache_dtype = options.cache_dtype.value_or(floats ? DType::f32 : DType::f16);
   state.context = options.context > 0 ? options.context : state.config.context;
+  if (options.context <= 0 && options.default_context > 0)
+    state.context = std::min(state.context, options.default_context);
   state.sequences = options.sequences;
   state.rows = pages_for(options, state.context) * kPageRows;
   state.exact = exact;
@@ -57,7 +60,7 @@ State state_of(const std::filesystem::path& path, const ModelOptions& options) {
 
 }  // namespace
 
-Model::Model(const std::filesystem::path& path, const ModelOptions& options)
+Model::Model(const std::filesystem::path& path, const LoadOptions& options)
     : state_(state_of(path, options)),
       architecture_(find_architecture(state_.config.architecture)),
       pages_(pages_for(options, state_.context)) {
@@ -77,6 +80,57 @@ Model::Model(const std::filesystem::path& path, const ModelOptions& options)
 Array Model::forward(const Batch& batch) {
   Pass pass(state_, batch);
   return architecture_.forward(pass);
+}
+
+bool Model::is_recurrent() const {
+  return std::ranges::any_of(config().layers, &LayerConfig::recurrent);
+}
+
+std::map<std::string, HostTensor> Model::cached(const Sequence& sequence) const {
+  std::vector<int32_t> rows;
+  for (int64_t i = 0; i < std::ssize(sequence.tokens); ++i) rows.push_back(sequence.row(i));
+  std::map<std::string, HostTensor> result;
+  for (size_t i = 0; i < state_.cache.size(); ++i) {
+    const LayerCache& layer = state_.cache[i];
+    const Device& device = state_.devices[i];
+    const auto pick = [&](const Array& from, const std::vector<int32_t>& which) {
+      return index_select(from, Array::from_span(std::span(which), {std::ssize(which)}, device), 0).to_host();
+    };
+    if (layer.keys) {
+      result[fmt::format("{}.keys", i)] = pick(layer.keys, rows);
+      result[fmt::format("{}.values", i)] = pick(layer.values, rows);
+    }
+    for (size_t j = 0; j < layer.states.size(); ++j)
+      result[fmt::format("{}.state.{}", i, j)] = pick(layer.states[j], {sequence.index});
+  }
+  return result;
+}
+
+Sequence Model::restore(std::span<const TokenId> tokens, const std::map<std::string, HostTensor>& tensors) {
+  Sequence sequence = new_sequence();
+  Batch batch;
+  append(batch, sequence, tokens, pages_, false);
+  for (size_t i = 0; i < state_.cache.size(); ++i) {
+    LayerCache& layer = state_.cache[i];
+    const Device& device = state_.devices[i];
+    const auto put = [&](Array& to, const std::string& name, const std::vector<int32_t>& rows) {
+      const auto found = tensors.find(name);
+      Shape shape = to.shape();
+      shape[0] = std::ssize(rows);
+      if (found == tensors.end() || found->second.shape != shape || found->second.dtype != to.dtype())
+        fail(ErrorKind::invalid, "[model] '{}' of the saved cache does not belong to this model", name);
+      to = call("put_rows", {to, Array::from_span(std::span(rows), {std::ssize(rows)}, device),
+                             Array::from_host(found->second, device)});
+      eval(to);
+    };
+    if (layer.keys) {
+      put(layer.keys, fmt::format("{}.keys", i), batch.rows);
+      put(layer.values, fmt::format("{}.values", i), batch.rows);
+    }
+    for (size_t j = 0; j < layer.states.size(); ++j)
+      put(layer.states[j], fmt::format("{}.state.{}", i, j), {sequence.index});
+  }
+  return sequence;
 }
 
 std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> tokens, bool all) {

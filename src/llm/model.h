@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "array/host_tensor.h"
 #include "llm/architecture.h"
 #include "llm/pass.h"
 
@@ -16,11 +17,12 @@ struct AdapterChoice {
   double scale = 1;
 };
 
-struct ModelOptions {
+struct LoadOptions {
   Device device = {};
   int64_t gpu_layers = -1;  ///< layers on `device`, the last ones first; the others are the CPU's. -1: all
   int64_t context = 0;      ///< tokens of a sequence; 0: what the model was made for
-  int64_t sequences = 1;    ///< at a time
+  int64_t default_context = 0;            ///< but no more than this; 0: any number
+  int64_t sequences = 1;                  ///< at a time
   std::optional<DType> cache_dtype = {};  ///< f32 where the model's weights are, else f16
   std::optional<bool> exact = {};         ///< activations stay floats where weights are blocks
   std::vector<AdapterChoice> adapters = {};
@@ -30,7 +32,7 @@ struct ModelOptions {
 /// A model with its weights on a device, and the caches of the sequences it is working on.
 class Model {
  public:
-  Model(const std::filesystem::path& path, const ModelOptions& options);
+  Model(const std::filesystem::path& path, const LoadOptions& options);
 
   const Config& config() const { return state_.config; }
   const ModelFile& file() const { return state_.weights.file(); }
@@ -46,6 +48,12 @@ class Model {
   /// vocabulary).
   std::vector<float> run(Sequence& sequence, std::span<const TokenId> tokens, bool all = false);
   Sequence new_sequence() const { return {}; }
+  bool is_recurrent() const;  ///< its state cannot go back
+
+  /// Keys, values and states of a sequence, by names of their own.
+  std::map<std::string, HostTensor> cached(const Sequence& sequence) const;
+  /// A sequence of these tokens with what cached() gave for it. ErrorKind::invalid for another model's.
+  Sequence restore(std::span<const TokenId> tokens, const std::map<std::string, HostTensor>& tensors);
 
  private:
   State state_;

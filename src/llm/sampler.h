@@ -13,11 +13,6 @@
 
 namespace weft {
 
-struct TokenLogprob {
-  TokenId id;
-  float logprob;
-};
-
 /// What a model said about a token, and its best tokens: the natural logarithms of the unmodified
 /// distribution's probabilities, as OpenAI's interface reports them.
 struct Logprobs {

@@ -46,7 +46,7 @@ std::vector<ModelCase> load_model_suite(const std::filesystem::path& file) {
 std::string model_difference(const ModelCase& c, const Device& device) {
   try {
     const llm::Expected expected = llm::load_expected(c.expect);
-    llm::ModelOptions options{
+    llm::LoadOptions options{
         .device = device, .context = expected.length + expected.follow, .cache_dtype = DType::f32};
     if (!c.adapter.empty()) options.adapters.push_back({c.adapter});
     llm::Model model(c.model, options);

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "weft/llm.h"
+
+/// Flags that commands about models share: llama.cpp's names where it has them.
+namespace weft::cli {
+
+struct ModelFlags {
+  std::string model, device, cache_type;
+  int64_t context = 0, threads = 0, gpu_layers = -1;
+  std::vector<std::string> loras;
+  std::vector<std::string> scaled_loras;  ///< FILE:SCALE
+  bool exact = false;
+
+  /// The model is a positional argument or -m.
+  void add_to(CLI::App& command);
+  /// Loads it, with a progress bar on a terminal.
+  LanguageModel open() const;
+};
+
+struct SamplerFlags {
+  SamplerOptions options;
+  std::vector<std::string> biases;  ///< ID+BIAS or ID-BIAS
+  int64_t seed = -1;
+
+  void add_to(CLI::App& command);
+  SamplerOptions checked() const;
+};
+
+/// True from the first Ctrl-C on, while one of these exists. A second Ctrl-C ends the program.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+  bool happened() const;
+};
+
+/// "12 tokens in 0.31 s (38.7 per second), ..." about a finished generation.
+std::string statistics(const LanguageModel& model, const GenerateResult& result);
+
+}  // namespace weft::cli

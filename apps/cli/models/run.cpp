@@ -1,0 +1,114 @@
+#include <fmt/format.h>
+
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/paths.h"
+#include "models/commands.h"
+#include "models/model_flags.h"
+
+namespace weft::cli {
+namespace {
+
+struct RunFlags {
+  ModelFlags model;
+  SamplerFlags sampler;
+  std::string prompt, prompt_file, grammar, grammar_file, prompt_cache;
+  int64_t count = -1, keep = 0;
+  std::vector<std::string> stops;
+  bool ignore_end = false, no_shift = false, json = false;
+};
+
+std::string read_or_fail(const std::string& file) {
+  const std::optional<std::string> text = read_text(file);
+  if (!text) fail(ErrorKind::io, "[run] {}: cannot be read", file);
+  return *text;
+}
+
+std::string prompt_of(const RunFlags& flags, bool given) {
+  if (!flags.prompt_file.empty()) return read_or_fail(flags.prompt_file);
+  if (given) return flags.prompt;
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+const char* name_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::end:
+      return "end";
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::cancelled:
+      return "cancelled";
+  }
+  return "";
+}
+
+int run(const RunFlags& flags, bool has_prompt) {
+  const std::string prompt = prompt_of(flags, has_prompt);
+  GenerateOptions options{.sampler = flags.sampler.checked(),
+                          .max_tokens = flags.count,
+                          .stops = flags.stops,
+                          .ignore_end = flags.ignore_end,
+                          .shift = !flags.no_shift,
+                          .keep = flags.keep};
+  LanguageModel model = flags.model.open();
+  if (!flags.prompt_cache.empty()) model.load_cache(flags.prompt_cache);
+  // The text of a command line is the user's own program: control tokens may be spelt in it.
+  std::vector<TokenId> ids = model.tokenizer().encode(prompt, {.add_special = true, .parse_special = true});
+  if (ids.empty())
+    fail(ErrorKind::invalid, "[run] the prompt is empty, and the model has no token to begin with");
+
+  const Interrupt interrupt;
+  const GenerateResult result = model.generate(ids, options, [&](const GeneratedToken& token) {
+    if (!flags.json) {
+      fmt::print("{}", token.text);
+      std::fflush(stdout);
+    }
+    return !interrupt.happened();
+  });
+  if (flags.json) {
+    const nlohmann::json report = {{"text", result.text},
+                                   {"tokens", result.tokens},
+                                   {"finish_reason", name_of(result.reason)},
+                                   {"prompt_tokens", result.prompt_tokens},
+                                   {"cached_tokens", result.cached_tokens},
+                                   {"prompt_seconds", result.prompt_seconds},
+                                   {"seconds", result.seconds},
+                                   {"device", model.device().name()}};
+    fmt::print("{}\n", report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("\n");
+  }
+  std::fflush(stdout);
+  fmt::print(stderr, "{}\n", statistics(model, result));
+  if (!flags.prompt_cache.empty()) model.save_cache(flags.prompt_cache);
+  return 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& status) {
+  const auto flags = std::make_shared<RunFlags>();
+  CLI::App* command = app.add_subcommand("run", "Continue a text with a language model");
+  flags->model.add_to(*command);
+  CLI::Option* prompt =
+      command->add_option("-p,--prompt", flags->prompt, "The text; default: standard input");
+  command->add_option("-f,--file", flags->prompt_file, "A file with the text")->excludes(prompt);
+  command->add_option("-n,--predict,--n-predict", flags->count, "Tokens to make; -1: until the text ends")
+      ->capture_default_str();
+  command->add_option("-r,--reverse-prompt,--stop", flags->stops, "Texts that end the answer");
+  command->add_flag("--ignore-eos", flags->ignore_end, "Go on where the model would end");
+  command->add_option("--keep", flags->keep, "Tokens that stay when the context is full")
+      ->capture_default_str();
+  command->add_flag("--no-context-shift", flags->no_shift, "End when the context is full");
+  command->add_option("--prompt-cache", flags->prompt_cache, "A file to keep what was computed for the text");
+  command->add_flag("--json", flags->json, "For programs: one JSON object");
+  flags->sampler.add_to(*command);
+  command->callback([&status, flags, prompt] { status = run(*flags, prompt->count() > 0); });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,244 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "io/safetensors.h"
+#include "llm/model.h"
+#include "llm/sampler.h"
+#include "llm/stop_finder.h"
+#include "weft/llm.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// What a device can do to us, and another one can go on from.
+bool is_device_failure(const Error& e) {
+  return e.kind() == ErrorKind::lost || e.kind() == ErrorKind::timeout || e.kind() == ErrorKind::memory;
+}
+
+constexpr int64_t kDefaultContext = 4096;
+
+}  // namespace
+
+/// A model, and the one text it is working on.
+struct LanguageModel::Engine {
+  Engine(std::filesystem::path p, ModelOptions o)
+      : path(std::move(p)), options(std::move(o)), tokenizer(Tokenizer::open(path)) {
+    load();
+  }
+
+  std::filesystem::path path;
+  ModelOptions options;
+  Tokenizer tokenizer;
+  std::optional<llm::Model> model;
+  llm::Sequence sequence;
+
+  bool may_fall_back() const { return options.may_fall_back && options.device != Device(); }
+
+  void load() {
+    int64_t layers = options.gpu_layers.value_or(-1);
+    for (;;) {
+      uint64_t done = 0, total = 1;
+      try {
+        open(layers, [&](uint64_t bytes, uint64_t all) {
+          done = bytes, total = std::max<uint64_t>(all, 1);
+          if (options.progress) options.progress(bytes, all);
+        });
+        return;
+      } catch (const Error& e) {
+        if (!is_device_failure(e) || options.device == Device()) throw;
+        const bool full = e.kind() == ErrorKind::memory;
+        if (!full && !options.may_fall_back) throw;
+        if (full && options.gpu_layers) throw;
+        const int64_t fewer = full ? layers_that_fit(layers, done, total) : 0;
+        if (fewer == 0 && !options.may_fall_back) throw;
+        log(LogLevel::warn, "{}; {}", e.what(),
+            fewer > 0
+                ? fmt::format("{} layers stay on {}, the others go to the CPU", fewer, options.device.name())
+                : "the CPU goes on");
+        if (fewer == 0) options.device = Device();
+        layers = fewer == 0 ? -1 : fewer;
+      }
+    }
+  }
+
+  /// Layers to try after a device took `done` of `total` bytes with `layers` (-1: all) and was full.
+  int64_t layers_that_fit(int64_t layers, uint64_t done, uint64_t total) const {
+    const int64_t all = llm::ModelFile::open(path).required("block_count"), tried = layers < 0 ? all : layers;
+    const double share = 0.9 * static_cast<double>(done) / static_cast<double>(total);
+    return std::clamp<int64_t>(static_cast<int64_t>(share * static_cast<double>(all)), 0, tried - 1);
+  }
+
+  void open(int64_t layers, std::function<void(uint64_t, uint64_t)> progress) {
+    sequence = {};
+    model.reset();
+    llm::LoadOptions load{.device = options.device,
+                          .gpu_layers = layers,
+                          .cache_dtype = options.cache_dtype,
+                          .exact = options.exact,
+                          .progress = std::move(progress)};
+    load.context = options.context;
+    for (const AdapterOption& adapter : options.adapters)
+      load.adapters.push_back({adapter.path, adapter.scale});
+    if (load.context <= 0) load.default_context = kDefaultContext;
+    model.emplace(path, load);
+  }
+
+  /// Appends tokens to the text: logits of the last. When the device fails, the CPU computes the whole text
+  /// again.
+  std::vector<float> run(std::span<const TokenId> tokens) {
+    const size_t before = sequence.tokens.size();
+    try {
+      return model->run(sequence, tokens);
+    } catch (const Error& e) {
+      if (!is_device_failure(e) || !may_fall_back()) throw;
+      log(LogLevel::warn, "{}; the CPU goes on", e.what());
+      std::vector<TokenId> all(sequence.tokens.begin(),
+                               sequence.tokens.begin() + static_cast<int64_t>(before));
+      all.insert(all.end(), tokens.begin(), tokens.end());
+      options.device = Device();
+      open(-1, {});
+      return model->run(sequence, all);
+    }
+  }
+
+  void reset() { llm::truncate(sequence, 0, model->pages()); }
+
+  /// Brings the text to what `prompt` begins with, and returns how much of it that is.
+  size_t reuse(std::span<const TokenId> prompt) {
+    const auto differs = std::ranges::mismatch(sequence.tokens, prompt).in1;
+    auto common = static_cast<size_t>(differs - sequence.tokens.begin());
+    common = std::min(common, prompt.size() - 1);  // the last token's logits are wanted
+    if (model->is_recurrent() && common < sequence.tokens.size()) common = 0;
+    llm::truncate(sequence, common, model->pages());
+    return common;
+  }
+
+  /// Drops the first half of the tokens behind the first `keep`, and computes the rest again.
+  void shift(int64_t keep) {
+    std::vector<TokenId> tokens = sequence.tokens;
+    const auto first = std::min<int64_t>(keep, model->context() / 2);
+    tokens.erase(tokens.begin() + first, tokens.begin() + first + (std::ssize(tokens) - first + 1) / 2);
+    reset();
+    run(tokens);
+  }
+};
+
+LanguageModel LanguageModel::open(const std::filesystem::path& path, const ModelOptions& options) {
+  return LanguageModel(std::make_shared<Engine>(path, options));
+}
+
+const Tokenizer& LanguageModel::tokenizer() const {
+  return engine_->tokenizer;
+}
+std::string LanguageModel::architecture() const {
+  return engine_->model->config().architecture;
+}
+Device LanguageModel::device() const {
+  return engine_->model->device();
+}
+int64_t LanguageModel::context() const {
+  return engine_->model->context();
+}
+int64_t LanguageModel::vocabulary() const {
+  return engine_->model->config().vocabulary;
+}
+
+GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const GenerateOptions& options,
+                                       const OnToken& on_token) {
+  Engine& engine = *engine_;
+  if (prompt.empty()) fail(ErrorKind::invalid, "[generate] the prompt has no tokens");
+  if (std::ssize(prompt) > context())
+    fail(ErrorKind::invalid, "[generate] the prompt has {} tokens, the context {}; -c makes it larger",
+         prompt.size(), context());
+  GenerateResult result{.prompt_tokens = std::ssize(prompt)};
+  Sampler sampler(options.sampler, &engine.tokenizer);
+  for (TokenId id : prompt) sampler.accept(id);
+  Detokenizer detokenizer(engine.tokenizer, {.continues = true});
+  llm::StopFinder stops(options.stops);
+
+  auto start = Clock::now();
+  const size_t cached = engine.reuse(prompt);
+  result.cached_tokens = static_cast<int64_t>(cached);
+  std::vector<float> logits = engine.run(prompt.subspan(cached));
+  result.prompt_seconds = seconds_since(start);
+  start = Clock::now();
+  result.reason = FinishReason::length;
+  while (options.max_tokens < 0 || std::ssize(result.tokens) < options.max_tokens) {
+    const TokenId id = sampler.sample(logits);
+    sampler.accept(id);
+    if (engine.tokenizer.ends_generation(id) && !options.ignore_end) {
+      result.reason = FinishReason::end;
+      break;
+    }
+    result.tokens.push_back(id);
+    GeneratedToken token{.id = id, .text = stops.push(detokenizer.push(id))};
+    if (options.logprobs >= 0) {
+      Logprobs of = logprobs_of(logits, id, static_cast<size_t>(options.logprobs));
+      token.logprob = of.chosen;
+      token.top = std::move(of.top);
+    }
+    result.text += token.text;
+    const bool go_on = !on_token || on_token(token);
+    if (stops.found() || !go_on) {
+      result.reason = stops.found() ? FinishReason::stop : FinishReason::cancelled;
+      break;
+    }
+    if (options.max_tokens >= 0 && std::ssize(result.tokens) == options.max_tokens) break;
+    if (std::ssize(engine.sequence.tokens) == context()) {
+      if (!options.shift) break;
+      engine.shift(options.keep);
+    }
+    logits = engine.run(std::span(&id, 1));
+  }
+  result.seconds = seconds_since(start);
+  if (!stops.found()) {
+    const std::string rest = stops.push(detokenizer.finish()) + stops.finish();
+    result.text += rest;
+    if (!rest.empty() && on_token && result.reason != FinishReason::cancelled)
+      on_token({.id = kNoToken, .text = rest});
+  }
+  return result;
+}
+
+std::vector<float> LanguageModel::logits(std::span<const TokenId> tokens) {
+  Engine& engine = *engine_;
+  engine.reset();
+  std::vector<float> result = engine.model->run(engine.sequence, tokens, true);
+  return result;
+}
+
+void LanguageModel::save_cache(const std::filesystem::path& file) const {
+  std::map<std::string, HostTensor> tensors = engine_->model->cached(engine_->sequence);
+  const std::vector<TokenId>& tokens = engine_->sequence.tokens;
+  const auto bytes = std::as_bytes(std::span(tokens));
+  tensors["tokens"] = {DType::i32, {std::ssize(tokens)}, {bytes.begin(), bytes.end()}};
+  write_safetensors(file, tensors);
+}
+
+size_t LanguageModel::load_cache(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return 0;
+  const Safetensors saved = Safetensors::open(file);
+  std::map<std::string, HostTensor> tensors;
+  for (const std::string& name : saved.names()) tensors[name] = saved.load(name);
+  const HostTensor& ids = tensors["tokens"];
+  std::vector<TokenId> tokens(ids.bytes.size() / sizeof(TokenId));
+  std::memcpy(tokens.data(), ids.bytes.data(), tokens.size() * sizeof(TokenId));
+  const bool known = std::ranges::all_of(tokens, [&](TokenId id) { return id >= 0 && id < vocabulary(); });
+  if (ids.dtype != DType::i32 || !known || std::ssize(tokens) > context())
+    fail(ErrorKind::invalid,
+         "[model] {}: this cache does not belong to the model, or is longer than its context", file.string());
+  engine_->reset();
+  engine_->sequence = engine_->model->restore(tokens, tensors);
+  return tokens.size();
+}
+
+}  // namespace weft
