@@ -115,6 +115,8 @@ int main(int argc, char** argv) {
   command->callback([&] { status = weft::cli::embed(embed); });
 
   weft::cli::add_run(app, status);
+  weft::cli::add_chat(app, status);
+  weft::cli::add_info(app, status);
   weft::cli::add_perplexity(app, status);
   weft::cli::add_verify(app, status);
 

@@ -8,6 +8,7 @@
 
 #include "backend/select.h"
 #include "base/error.h"
+#include "pull/pull.h"
 #include "term.h"
 
 namespace weft::cli {
@@ -33,7 +34,10 @@ double number_after(std::string_view text, std::string_view what) {
 }  // namespace
 
 void ModelFlags::add_to(CLI::App& command) {
-  command.add_option("model,-m,--model", model, "A GGUF file or a folder of Hugging Face's")->required();
+  command
+      .add_option("model,-m,--model", model,
+                  "A GGUF file, a folder of Hugging Face's, or a name that `weft pull` knows")
+      ->required();
   command.add_option("--device", device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command.add_option("-c,--ctx-size", context, "Tokens of context; default: the model's, up to 4096")
       ->check(CLI::NonNegativeNumber);
@@ -46,6 +50,10 @@ void ModelFlags::add_to(CLI::App& command) {
   command.add_option("--lora", loras, "A LoRA adapter to add; may be given several times");
   command.add_option("--lora-scaled", scaled_loras, "FILE:SCALE of an adapter");
   command.add_flag("--exact", exact, "Activations stay floats where weights are quantised");
+}
+
+std::filesystem::path ModelFlags::path() const {
+  return pull::resolve_model(model);
 }
 
 LanguageModel ModelFlags::open() const {
@@ -68,7 +76,7 @@ LanguageModel ModelFlags::open() const {
   options.progress = [&](uint64_t bytes, uint64_t total) {
     bar.show(bytes, fmt::format("loading {} of {}", term::bytes(bytes), term::bytes(total)));
   };
-  return LanguageModel::open(model, options);
+  return LanguageModel::open(path(), options);
 }
 
 void SamplerFlags::add_to(CLI::App& command) {

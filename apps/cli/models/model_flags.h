@@ -17,6 +17,8 @@ struct ModelFlags {
 
   /// The model is a positional argument or -m.
   void add_to(CLI::App& command);
+  /// The file or folder that the model's name stands for; downloads it where it has to.
+  std::filesystem::path path() const;
   /// Loads it, with a progress bar on a terminal.
   LanguageModel open() const;
 };

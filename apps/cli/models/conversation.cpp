@@ -1,0 +1,59 @@
+#include "models/conversation.h"
+
+#include "base/paths.h"
+
+namespace weft::cli {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+/// JSON has no place for bytes that are no UTF-8.
+std::string text_of(const ordered_json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+bool has_system(const ordered_json& messages) {
+  return !messages.empty() && messages[0]["role"] == "system";
+}
+
+}  // namespace
+
+void Conversation::say(const std::string& role, const std::string& content) {
+  messages_.push_back({{"role", role}, {"content", content}});
+}
+
+void Conversation::reset() {
+  const bool keep = has_system(messages_);
+  const ordered_json system = keep ? messages_[0] : ordered_json();
+  messages_ = ordered_json::array();
+  if (keep) messages_.push_back(system);
+}
+
+void Conversation::set_system(const std::string& text) {
+  if (has_system(messages_)) messages_.erase(0);
+  if (!text.empty()) messages_.insert(messages_.begin(), ordered_json{{"role", "system"}, {"content", text}});
+}
+
+std::vector<TokenId> Conversation::prompt() const {
+  const auto spelt = [&](std::optional<TokenId> id) {
+    return id ? std::string(tokenizer_.spelling(*id)) : "";
+  };
+  const std::vector<ChatPart> parts = form_.render({.messages = text_of(messages_),
+                                                    .bos_token = spelt(tokenizer_.bos()),
+                                                    .eos_token = spelt(tokenizer_.eos())});
+  std::vector<TextPart> views;
+  for (const ChatPart& part : parts) views.push_back({part.text, part.trusted});
+  std::vector<TokenId> ids = tokenizer_.encode(views);
+  // Templates that do not spell BOS leave it to the tokenizer.
+  const std::vector<TokenId> start = tokenizer_.encode("", {.add_special = true});
+  if (!start.empty() && start[0] == tokenizer_.bos() && (ids.empty() || ids[0] != start[0]))
+    ids.insert(ids.begin(), start[0]);
+  return ids;
+}
+
+void Conversation::save(const std::filesystem::path& file) const {
+  write_text(file, text_of(ordered_json{{"messages", messages_}}, 2) + "\n");
+}
+
+}  // namespace weft::cli
