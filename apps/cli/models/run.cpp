@@ -16,7 +16,7 @@ struct RunFlags {
   ModelFlags model;
   SamplerFlags sampler;
   std::string prompt, prompt_file, grammar, grammar_file, prompt_cache;
-  int64_t count = -1, keep = 0;
+  int64_t count = -1, keep = 0, logprobs = -1;
   std::vector<std::string> stops;
   bool ignore_end = false, no_shift = false, json = false;
 };
@@ -53,6 +53,7 @@ int run(const RunFlags& flags, bool has_prompt) {
                           .max_tokens = flags.count,
                           .stops = flags.stops,
                           .ignore_end = flags.ignore_end,
+                          .logprobs = flags.logprobs,
                           .shift = !flags.no_shift,
                           .keep = flags.keep};
   LanguageModel model = flags.model.open();
@@ -62,23 +63,31 @@ int run(const RunFlags& flags, bool has_prompt) {
   if (ids.empty())
     fail(ErrorKind::invalid, "[run] the prompt is empty, and the model has no token to begin with");
 
+  nlohmann::json logprobs = nlohmann::json::array();
   const Interrupt interrupt;
   const GenerateResult result = model.generate(ids, options, [&](const GeneratedToken& token) {
     if (!flags.json) {
       fmt::print("{}", token.text);
       std::fflush(stdout);
     }
+    if (token.logprob) {
+      nlohmann::json top = nlohmann::json::array();
+      for (const TokenLogprob& other : token.top)
+        top.push_back({{"id", other.id}, {"logprob", other.logprob}});
+      logprobs.push_back({{"id", token.id}, {"logprob", *token.logprob}, {"top", top}});
+    }
     return !interrupt.happened();
   });
   if (flags.json) {
-    const nlohmann::json report = {{"text", result.text},
-                                   {"tokens", result.tokens},
-                                   {"finish_reason", name_of(result.reason)},
-                                   {"prompt_tokens", result.prompt_tokens},
-                                   {"cached_tokens", result.cached_tokens},
-                                   {"prompt_seconds", result.prompt_seconds},
-                                   {"seconds", result.seconds},
-                                   {"device", model.device().name()}};
+    nlohmann::json report = {{"text", result.text},
+                             {"tokens", result.tokens},
+                             {"finish_reason", name_of(result.reason)},
+                             {"prompt_tokens", result.prompt_tokens},
+                             {"cached_tokens", result.cached_tokens},
+                             {"prompt_seconds", result.prompt_seconds},
+                             {"seconds", result.seconds},
+                             {"device", model.device().name()}};
+    if (flags.logprobs >= 0) report["logprobs"] = logprobs;
     fmt::print("{}\n", report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print("\n");
@@ -106,7 +115,9 @@ void add_run(CLI::App& app, int& status) {
       ->capture_default_str();
   command->add_flag("--no-context-shift", flags->no_shift, "End when the context is full");
   command->add_option("--prompt-cache", flags->prompt_cache, "A file to keep what was computed for the text");
-  command->add_flag("--json", flags->json, "For programs: one JSON object");
+  CLI::Option* json = command->add_flag("--json", flags->json, "For programs: one JSON object");
+  command->add_option("--logprobs", flags->logprobs, "Report so many candidates with each token")
+      ->needs(json);
   flags->sampler.add_to(*command);
   command->callback([&status, flags, prompt] { status = run(*flags, prompt->count() > 0); });
 }
