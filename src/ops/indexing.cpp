@@ -103,6 +103,11 @@ std::vector<Op> primitive_rows() {
        .min_inputs = 3,
        .max_inputs = 3,
        .infer = infer_put_rows,
+       .gradient =
+           [](const GradCall& c) -> Arrays {
+             const Array &g = c.output_grads[0], &idx = c.inputs[1];
+             return {call("put_rows", {g, idx, zeros_like(c.inputs[2])}), {}, along("index_pick", {g, idx}, 0)};
+           },
        .in_place = true},
       // x -> values, indices
       primitive(

@@ -168,6 +168,7 @@ std::vector<Case> make_cases() {
   cases.back().inputs[1] = ints({0, 2, 1, 3, 1, 0}, {2, 3});
   cases.push_back({"scatter_add", {{{3, 4}}, grid, {{2, 4}}}, {{"dim", 1}}});
   cases.push_back({"index_add", {{{4, 3}}, ints({1, 1, 3}, {3}), {{3, 3}}}, {{"dim", 0}}});
+  cases.push_back({"put_rows", {{{4, 3}}, ints({3, 0}, {2}), {{2, 3}}}});
   cases.push_back({"embedding", {{{4, 3}}, ints({1, 1, 3, 0}, {2, 2})}});
   cases.push_back({"masked_fill", {{{3, 4}}, bools({1, 0, 0, 1}, {4})}, {{"value", -3.0}}});
   cases.push_back({"dropout", {{{3, 4}}, random_key(1)}, {{"p", 0.4}}});
