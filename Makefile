@@ -14,10 +14,9 @@ sources = git ls-files -co --exclude-standard '*.cpp' '*.h'
 
 ##@ Use
 .PHONY: run test bench web build
-run: configured ## show the devices and run a self-test on the best one
+run: configured ## a language model answers a question on the best device
 	@ninja -C build | { grep --line-buffered -vE 'Entering directory|no work to do|Re-checking globbed' || true; }
-	@build/weft devices
-	@build/weft selftest
+	@build/weft chat smollm2 -p "Why is the sky blue?" --temp 0 -n 96
 
 test: build build/.fetched-test ## build, then run every test
 	@tests/run.sh build

@@ -40,7 +40,8 @@ struct GenerateOptions {
   int64_t max_tokens = -1;              ///< -1 = until the text ends
   std::vector<std::string> stops = {};  ///< texts that end the answer; they are not part of it
   bool ignore_end = false;              ///< tokens that end a text do not end it here
-  std::string grammar = {};             ///< GBNF; empty = none
+  std::string grammar = {};             ///< the answer follows this grammar (GBNF); empty = none
+  std::string json_schema = {};         ///< the answer is JSON of this schema; empty = none
   int64_t logprobs = -1;                ///< candidates to report with each token; -1 = nothing
   /// When the context is full: the first `keep` tokens and the later half of the others go on.
   bool shift = true;

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/safetensors.h"
+#include "llm/grammar/json_schema.h"
+#include "llm/grammar/token_trie.h"
 #include "llm/model.h"
 #include "llm/sampler.h"
 #include "llm/stop_finder.h"
@@ -40,6 +42,7 @@ struct LanguageModel::Engine {
   Tokenizer tokenizer;
   std::optional<llm::Model> model;
   llm::Sequence sequence;
+  std::shared_ptr<const TokenTrie> trie;  ///< made when a grammar first needs it
 
   bool may_fall_back() const { return options.may_fall_back && options.device != Device(); }
 
@@ -112,6 +115,15 @@ struct LanguageModel::Engine {
 
   void reset() { llm::truncate(sequence, 0, model->pages()); }
 
+  std::optional<GrammarState> grammar_of(const GenerateOptions& wanted) {
+    if (wanted.grammar.empty() && wanted.json_schema.empty()) return std::nullopt;
+    if (!wanted.grammar.empty() && !wanted.json_schema.empty())
+      fail(ErrorKind::invalid, "[generate] a grammar and a JSON schema were given; one is possible");
+    if (!trie) trie = std::make_shared<TokenTrie>(tokenizer);
+    const Grammar grammar(wanted.grammar.empty() ? json_schema_to_gbnf(wanted.json_schema) : wanted.grammar);
+    return GrammarState(grammar, trie);
+  }
+
   /// Brings the text to what `prompt` begins with, and returns how much of it that is.
   size_t reuse(std::span<const TokenId> prompt) {
     const auto differs = std::ranges::mismatch(sequence.tokens, prompt).in1;
@@ -160,8 +172,8 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
     fail(ErrorKind::invalid, "[generate] the prompt has {} tokens, the context {}; -c makes it larger",
          prompt.size(), context());
   GenerateResult result{.prompt_tokens = std::ssize(prompt)};
-  Sampler sampler(options.sampler, &engine.tokenizer);
-  for (TokenId id : prompt) sampler.accept(id);
+  Sampler sampler(options.sampler, &engine.tokenizer, engine.grammar_of(options));
+  for (TokenId id : prompt) sampler.accept_prompt(id);
   Detokenizer detokenizer(engine.tokenizer, {.continues = true});
   llm::StopFinder stops(options.stops);
 

@@ -35,7 +35,7 @@ const StoredTensor& Weights::stored(const std::string& name, const Shape& shape)
   return tensor;
 }
 
-Array Weights::upload(const std::string& name, const StoredTensor& tensor) {
+Array Weights::upload(const StoredTensor& tensor, const Device& device) {
   std::vector<std::byte> scratch;
   const std::span<const std::byte> bytes = tensor.read(scratch);
   bytes_read_ += bytes.size();
@@ -44,7 +44,6 @@ Array Weights::upload(const std::string& name, const StoredTensor& tensor) {
   if (!dtype)
     shape.back() =
         static_cast<int64_t>(quant::row_bytes(tensor.type, static_cast<uint64_t>(tensor.shape.back())));
-  const Device device = device_of_(layer_of(name));
   const auto array = [&]<typename T>(T) {
     return Array::from_span(std::span(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)),
                             shape, device);
@@ -55,6 +54,10 @@ Array Weights::upload(const std::string& name, const StoredTensor& tensor) {
                                               : array(uint8_t{});
   if (on_read) on_read(bytes_read_);
   return result;
+}
+
+Device Weights::product_device(const std::string& name) const {
+  return device_of_(name == "token_embd.weight" ? -2 : layer_of(name));
 }
 
 const Array& Weights::vector(const std::string& name, const Shape& shape) {
@@ -78,10 +81,11 @@ const Matrix& Weights::matrix(const std::string& name, int64_t n, int64_t k) {
   if (found == matrices_.end()) {
     const StoredTensor& tensor = stored(name, {n, k});
     Matrix matrix{tensor.type, n, k, {}};
-    if (const auto table = tables_.find(name); table != tables_.end() && float_dtype(tensor.type))
-      matrix.data = table->second;
-    else
-      matrix.data = upload(name, tensor);
+    const Device device = product_device(name);
+    const auto table = tables_.find(name);
+    const bool shared =
+        table != tables_.end() && float_dtype(tensor.type) && table->second.device() == device;
+    matrix.data = shared ? table->second : upload(tensor, device);
     if (!float_dtype(tensor.type)) {
       const std::string type(quant::traits(tensor.type).name);
       matrix.data = call("repack", {matrix.data}, {{"type", type}, {"k", k}});
@@ -98,12 +102,11 @@ const Array& Weights::table(const std::string& name, const Shape& shape) {
   auto found = tables_.find(name);
   if (found == tables_.end()) {
     const StoredTensor& tensor = stored(name, shape);
+    const Device device = device_of_(layer_of(name));
     const auto matrix = matrices_.find(name);
-    found =
-        tables_
-            .emplace(name, matrix != matrices_.end() && !matrix->second.is_packed() ? matrix->second.data
-                                                                                    : upload(name, tensor))
-            .first;
+    const bool shared =
+        matrix != matrices_.end() && !matrix->second.is_packed() && product_device(name) == device;
+    found = tables_.emplace(name, shared ? matrix->second.data : upload(tensor, device)).first;
   }
   return found->second;
 }
@@ -127,7 +130,7 @@ void Weights::add_adapter(const ModelFile& adapter, double scale) {
     if (!fits)
       fail(ErrorKind::io, "[model] {}: '{}' is {} times {}, which does not fit {}", adapter.name, target,
            to_string(b.shape), to_string(a.shape), to_string(weight.shape));
-    const Device device = device_of_(layer_of(target));
+    const Device device = product_device(target);
     adapters_[target].push_back({Array::from_vector(a.values(), a.shape, device),
                                  Array::from_vector(b.values(), b.shape, device),
                                  scale * (alpha > 0 ? alpha / static_cast<double>(a.shape[0]) : 1)});

@@ -51,7 +51,9 @@ class Weights {
  private:
   const StoredTensor& stored(const std::string& name, const Shape& shape) const;
   /// In the type it is stored in: floats as they are, blocks as rows of u8.
-  Array upload(const std::string& name, const StoredTensor& tensor);
+  Array upload(const StoredTensor& tensor, const Device& device);
+  /// Where a product with a matrix is: the table of tokens is multiplied with after the layers.
+  Device product_device(const std::string& name) const;
 
   ModelFile file_;
   std::function<Device(int64_t)> device_of_;

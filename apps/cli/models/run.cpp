@@ -15,7 +15,7 @@ namespace {
 struct RunFlags {
   ModelFlags model;
   SamplerFlags sampler;
-  std::string prompt, prompt_file, grammar, grammar_file, prompt_cache;
+  std::string prompt, prompt_file, grammar, grammar_file, schema, prompt_cache;
   int64_t count = -1, keep = 0, logprobs = -1;
   std::vector<std::string> stops;
   bool ignore_end = false, no_shift = false, json = false;
@@ -56,6 +56,8 @@ int run(const RunFlags& flags, bool has_prompt) {
                           .logprobs = flags.logprobs,
                           .shift = !flags.no_shift,
                           .keep = flags.keep};
+  options.grammar = flags.grammar_file.empty() ? flags.grammar : read_or_fail(flags.grammar_file);
+  options.json_schema = flags.schema;
   LanguageModel model = flags.model.open();
   if (!flags.prompt_cache.empty()) model.load_cache(flags.prompt_cache);
   // The text of a command line is the user's own program: control tokens may be spelt in it.
@@ -110,6 +112,9 @@ void add_run(CLI::App& app, int& status) {
   command->add_option("-n,--predict,--n-predict", flags->count, "Tokens to make; -1: until the text ends")
       ->capture_default_str();
   command->add_option("-r,--reverse-prompt,--stop", flags->stops, "Texts that end the answer");
+  command->add_option("--grammar", flags->grammar, "The answer follows this grammar (GBNF)");
+  command->add_option("--grammar-file", flags->grammar_file, "A file with a grammar");
+  command->add_option("-j,--json-schema", flags->schema, "The answer is JSON of this schema; {} is any");
   command->add_flag("--ignore-eos", flags->ignore_end, "Go on where the model would end");
   command->add_option("--keep", flags->keep, "Tokens that stay when the context is full")
       ->capture_default_str();
