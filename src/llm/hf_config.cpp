@@ -206,6 +206,11 @@ HfValues hf_values(const json& whole, const std::string& file) {
   copy("attention.head_count_kv", {"num_key_value_heads", "num_kv_heads"});
   if (const json* multi = config.find({"multi_query"}); multi && !config.flag("new_decoder_architecture"))
     values["attention.head_count_kv"] = config.flag("multi_query") ? 1.0 : heads;
+  if (config.text({"model_type"}, "") == "falcon" &&
+      (config.flag("alibi") ||
+       !(config.flag("parallel_attn", true) || config.flag("new_decoder_architecture"))))
+    fail(ErrorKind::unsupported, "[model] {}: falcon with 'alibi' or without 'parallel_attn' is not known",
+         file);
   const std::optional<double> still = config.number({"qk_nope_head_dim"});  // of a head beside what turns
   const double head_dim = still ? *still + config.required({"qk_rope_head_dim"})
                                 : config.number({"head_dim"}).value_or(std::floor(width / heads));

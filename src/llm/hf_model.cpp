@@ -39,7 +39,8 @@ class Shards {
         fail(ErrorKind::io, "[model] {}: 'weight_map' is missing", index.string());
       std::set<std::string> files;
       for (const auto& [tensor, file] : map["weight_map"].items()) {
-        if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
+        if (!file.is_string() || !file.get<std::string>().ends_with(".safetensors") ||
+            file.get<std::string>().find('/') != std::string::npos)
           fail(ErrorKind::io, "[model] {}: '{}' is in no file", index.string(), one_line(tensor));
         files.insert(file.get<std::string>());
       }

@@ -1,0 +1,320 @@
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <ranges>
+#include <utility>
+
+#include "backend/webgpu/webgpu_backend.h"
+#include "base/paths.h"
+#include "conform/model_suite.h"
+#include "io/safetensors.h"
+#include "llm/embed.h"
+#include "llm/model.h"
+#include "llm/recurrent.h"
+#include "llm/verify.h"
+#include "support/gguf_file.h"
+#include "support/gpus.h"
+#include "support/scoped.h"
+
+using namespace weft;
+using namespace weft::llm;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kModels = WEFT_SOURCE_DIR "/tests/data/architectures";  // make.py there says what they are
+
+/// A copy of a model's folder, to be damaged.
+struct Copy {
+  test::ScopedFolder place;
+  fs::path path = place.path / "model";
+
+  explicit Copy(const std::string& name) { fs::copy(kModels / name, path, fs::copy_options::recursive); }
+
+  void set(const std::string& key, const json& value) const {
+    json config = json::parse(*read_text(path / "config.json"));
+    config[key] = value;
+    write_text(path / "config.json", config.dump());
+  }
+  /// The model's tensors, as `change` leaves them.
+  void change(const std::function<void(std::map<std::string, HostTensor>&)>& change) const {
+    const fs::path file = path / "model.safetensors";
+    std::map<std::string, HostTensor> tensors;
+    {
+      const Safetensors all = Safetensors::open(file);
+      for (const std::string& name : all.names()) tensors[name] = all.load(name);
+    }
+    change(tensors);
+    write_safetensors(file, tensors);
+  }
+  /// What opening it says, without the name of the file.
+  std::string complaint() const {
+    std::string message = test::error_of([&] { Model(path, {.context = 16}); }).message;
+    for (size_t at = message.find(path.string()); at != message.npos; at = message.find(path.string()))
+      message.replace(at, path.string().size(), "FOLDER");
+    CHECK(message.find('\n') == message.npos);
+    return message;
+  }
+};
+
+/// Logits of all tokens of several sequences that go on together, `step` tokens of each at a time.
+std::vector<std::vector<float>> together(Model& model, const std::vector<std::vector<TokenId>>& texts,
+                                         const std::vector<size_t>& steps) {
+  std::vector<Sequence> sequences(texts.size());
+  std::vector<std::vector<float>> logits(texts.size());
+  const auto width = static_cast<size_t>(model.config().vocabulary);
+  const auto more = [&](size_t i) { return sequences[i].tokens.size() < texts[i].size(); };
+  while (std::ranges::any_of(std::views::iota(size_t{0}, texts.size()), more)) {
+    Batch batch;
+    std::vector<const Sequence*> now;
+    std::vector<size_t> counts(texts.size(), 0);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      sequences[i].index = static_cast<int32_t>(i);
+      const size_t done = sequences[i].tokens.size();
+      counts[i] = std::min(steps[i], texts[i].size() - done);
+      if (counts[i] == 0) continue;
+      append(batch, sequences[i], std::span(texts[i]).subspan(done, counts[i]), model.pages(), true);
+      now.push_back(&sequences[i]);
+    }
+    add_keys(batch, now);
+    const std::vector<float> rows = model.forward(batch).to_vector();
+    auto from = rows.begin();
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const auto end = from + static_cast<int64_t>(counts[i] * width);
+      logits[i].insert(logits[i].end(), from, end);
+      from = end;
+    }
+  }
+  return logits;
+}
+
+double difference(std::span<const float> a, std::span<const float> b) {
+  if (a.size() != b.size()) return INFINITY;
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    most = std::max(most, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  return most;
+}
+
+}  // namespace
+
+TEST_SUITE("base: models") {
+  TEST_CASE("every architecture gives transformers' logits and tokens, from folders and GGUF files") {
+    for (const conform::ModelCase& c : conform::load_model_suite(kModels / "suite.json")) {
+      CAPTURE(c.name);
+      CHECK(conform::model_difference(c, Device()) == "");
+    }
+  }
+
+  TEST_CASE("every architecture has a model here") {
+    std::vector<std::string> seen = {"bert", "qwen3"};  // bert is below; qwen3 is qwen3moe without experts
+    for (const conform::ModelCase& c : conform::load_model_suite(kModels / "suite.json"))
+      seen.push_back(ModelFile::open(c.model).architecture);
+    for (const std::string_view name : architecture_names()) {
+      CAPTURE(name);
+      CHECK(std::ranges::find(seen, name) != seen.end());
+    }
+  }
+
+  TEST_CASE("sequences in one batch do not see each other") {
+    for (const std::string name : {"llama", "gemma3", "bloom", "deepseek2", "lfm2", "qwen3next", "qwen35"}) {
+      CAPTURE(name);
+      Model model(kModels / name, {.context = 32, .sequences = 4, .cache_dtype = DType::f32});
+      const std::vector<int32_t> ids = load_expected(kModels / name / "expect.safetensors").ids;
+      std::vector<std::vector<TokenId>> texts;
+      for (const auto& [first, count] : {std::pair{0, 13}, {3, 5}, {16, 13}, {9, 1}})
+        texts.emplace_back(ids.begin() + first, ids.begin() + first + count);
+      std::vector<std::vector<float>> alone;
+      for (const std::vector<TokenId>& text : texts) {
+        Sequence sequence = model.new_sequence();
+        alone.push_back(model.run(sequence, text, true));
+        truncate(sequence, 0, model.pages());
+      }
+      for (const std::vector<size_t>& steps :
+           {std::vector<size_t>{13, 5, 13, 1}, {1, 1, 1, 1}, {4, 4, 4, 4}, {2, 3, 6, 1}}) {
+        Model fresh(kModels / name, {.context = 32, .sequences = 4, .cache_dtype = DType::f32});
+        const std::vector<std::vector<float>> got = together(fresh, texts, steps);
+        for (size_t i = 0; i < texts.size(); ++i) CHECK(difference(got[i], alone[i]) < 2e-4);
+      }
+    }
+  }
+
+  TEST_CASE("the gated delta rule is its recurrence, over many chunks") {
+    constexpr int64_t kLength = 150, kKey = 4, kValue = 3;
+    std::vector<float> q, k, v, fade, step, want;
+    std::vector<double> state(kKey * kValue, 0.25);
+    const auto wave = [](int64_t i, double by) { return std::sin(static_cast<double>(i) * by); };
+    for (int64_t t = 0; t < kLength; ++t) {
+      std::vector<double> key(kKey), query(kKey), value(kValue);
+      double length = 0;
+      for (int64_t i = 0; i < kKey; ++i) key[i] = wave(t / 3 + i, 1.7), length += key[i] * key[i];
+      for (double& x : key) x /= std::sqrt(length);
+      for (int64_t i = 0; i < kKey; ++i) query[i] = wave(t + 5 * i, 0.9);
+      for (int64_t j = 0; j < kValue; ++j) value[j] = wave(2 * t + j, 0.31);
+      const double f = t % 7 == 0 ? -4.0 : -0.02, s = 0.5 + 0.49 * wave(t, 2.3);
+      for (double& x : state) x *= std::exp(f);
+      for (int64_t j = 0; j < kValue; ++j) {
+        double held = 0, read = 0;
+        for (int64_t i = 0; i < kKey; ++i) held += state[i * kValue + j] * key[i];
+        for (int64_t i = 0; i < kKey; ++i) state[i * kValue + j] += key[i] * s * (value[j] - held);
+        for (int64_t i = 0; i < kKey; ++i) read += state[i * kValue + j] * query[i];
+        want.push_back(static_cast<float>(read));
+      }
+      for (double x : query) q.push_back(static_cast<float>(x));
+      for (double x : key) k.push_back(static_cast<float>(x));
+      for (double x : value) v.push_back(static_cast<float>(x));
+      fade.push_back(static_cast<float>(f)), step.push_back(static_cast<float>(s));
+    }
+    const auto array = [](const std::vector<float>& x, Shape shape) { return Array::from_vector(x, shape); };
+    Array last = array(std::vector<float>(kKey * kValue, 0.25f), {1, 1, kKey, kValue});
+    const Array got = gated_delta_rule(array(q, {1, 1, kLength, kKey}), array(k, {1, 1, kLength, kKey}),
+                                       array(v, {1, 1, kLength, kValue}), array(fade, {1, 1, kLength}),
+                                       array(step, {1, 1, kLength}), last);
+    CHECK(difference(got.to_vector(), want) < 1e-5);
+    CHECK(difference(last.to_vector(), std::vector<float>(state.begin(), state.end())) < 1e-5);
+  }
+
+  TEST_CASE("bert embeds as transformers does") {
+    Embedder embedder(kModels / "bert", Device());
+    for (const json& c : json::parse(*read_text(kModels / "bert" / "expect.json"))) {
+      CAPTURE(c["text"]);
+      CHECK(difference(embedder.embed(c["text"].get<std::string>()),
+                       c["embedding"].get<std::vector<float>>()) < 1e-6);
+    }
+  }
+
+  TEST_CASE("pooling is the folder's") {
+    const Copy copy("bert");
+    const auto set = [&](const std::string& key) {
+      write_text(copy.path / "1_Pooling" / "config.json", json({{key, true}}).dump());
+    };
+    set("pooling_mode_cls_token");
+    CHECK(Embedder(copy.path, Device()).pooling() == Pooling::first);
+    set("pooling_mode_lasttoken");
+    Embedder last(copy.path, Device());
+    CHECK(last.pooling() == Pooling::last);
+    double length = 0;
+    for (float x : last.embed("a cat")) length += static_cast<double>(x) * static_cast<double>(x);
+    CHECK(length == doctest::Approx(1));
+    set("pooling_mode_max_tokens");
+    CHECK(test::error_of([&] { Embedder(copy.path, Device()); }).kind == "unsupported");
+    write_text(copy.path / "modules.json", json::array({json({{"type", "models.Dense"}})}).dump());
+    CHECK(test::error_of([&] { Embedder(copy.path, Device()); }).kind == "unsupported");
+  }
+
+  TEST_CASE("damaged folders are told in one line") {
+    const std::string up = "model.layers.1.mlp.up_proj.weight";
+    {
+      const Copy copy("llama");
+      copy.change([&](auto& tensors) { tensors.erase(up); });
+      CHECK(copy.complaint() == "[model] FOLDER: tensor 'blk.1.ffn_up.weight' is missing");
+    }
+    {
+      const Copy copy("llama");
+      copy.change([&](auto& tensors) { tensors[up] = tensors["model.norm.weight"]; });
+      CHECK(copy.complaint() == "[model] FOLDER: tensor 'blk.1.ffn_up.weight' is (32), expected (48,32)");
+    }
+    {
+      const Copy copy("qwen3moe");
+      copy.change([](auto& tensors) { tensors.erase("model.layers.1.mlp.experts.3.up_proj.weight"); });
+      CHECK(copy.complaint() == "[model] FOLDER: the parts of 'blk.1.ffn_up_exps.weight' do not go together");
+    }
+    {
+      const Copy copy("llama");
+      fs::resize_file(copy.path / "model.safetensors", 9000);
+      CHECK(copy.complaint().starts_with("[safetensors]"));
+    }
+    const auto with = [](const std::string& key, const json& value) {
+      const Copy copy("llama");
+      copy.set(key, value);
+      return copy.complaint();
+    };
+    CHECK(with("model_type", "transformer9")
+              .starts_with("[model] model_type 'transformer9' is not known; these"));
+    CHECK(with("num_hidden_layers", 1e9) ==
+          "[model] FOLDER/config.json: 1000000000 layers, 4 heads, width 32");
+    CHECK(with("num_hidden_layers", "two") ==
+          "[model] FOLDER/config.json: 'num_hidden_layers' is not a number");
+    CHECK(with("hidden_size", nullptr) == "[model] FOLDER/config.json: 'hidden_size' is missing");
+    CHECK(with("rope_parameters", {{"rope_type", "spiral"}}) ==
+          "[model] FOLDER/config.json: rope_type 'spiral' is not known");
+    {
+      const Copy copy("falcon");
+      copy.set("alibi", true);
+      CHECK(copy.complaint() ==
+            "[model] FOLDER/config.json: falcon with 'alibi' or without 'parallel_attn' is not known");
+    }
+    for (const std::string text : {"{\"model_type\":", "[]", ""}) {
+      const Copy copy("llama");
+      write_text(copy.path / "config.json", text);
+      CHECK(copy.complaint() == "[model] FOLDER/config.json: this is no JSON object");
+    }
+  }
+
+  TEST_CASE("an index names files of its folder") {
+    for (const std::string file :
+         {"../llama/model.safetensors", "/etc/passwd", "..", "missing.safetensors"}) {
+      const Copy copy("llama");
+      fs::rename(copy.path / "model.safetensors", copy.path / "other.safetensors");
+      write_text(copy.path / "model.safetensors.index.json",
+                 json({{"weight_map", {{"model.norm.weight", file}}}}).dump());
+      CAPTURE(file);
+      const std::string message = copy.complaint();
+      CHECK(message.find(file.starts_with("m") ? "missing.safetensors"
+                                               : "'model.norm.weight' is in no file") != message.npos);
+    }
+  }
+
+  TEST_CASE("absurd sizes are told in one line") {
+    const auto with = [](const std::string& name, const std::string& key, const json& value) {
+      const Copy copy(name);
+      copy.set(key, value);
+      return copy.complaint();
+    };
+    CHECK(with("qwen35", "linear_num_key_heads", 3) ==
+          "[model] FOLDER: linear attention of 3 and 4 heads, 8 and 32 elements, kernel 4");
+    CHECK(with("qwen35", "linear_conv_kernel_dim", 1e12).find("kernel 1000000000000") != std::string::npos);
+    CHECK(with("deepseek2", "v_head_dim", -4).find("heads of 12 and -4 elements") != std::string::npos);
+    CHECK(with("deepseek3", "n_group", 3) == "[model] FOLDER: 8 experts in 3 groups, 2 of them used");
+    CHECK(with("deepseek3", "num_experts_per_tok", 9) == "[model] FOLDER: 9 of 8 experts");
+    CHECK(with("olmo2", "num_key_value_heads", 3) ==
+          "[model] FOLDER: 4 query heads do not share 3 key heads");
+    CHECK(with("lfm2", "num_key_value_heads", 3) == "[model] FOLDER: 4 query heads do not share 3 key heads");
+  }
+
+  TEST_CASE("damaged GGUF files are told in one line") {
+    const test::ScopedFolder folder;
+    const auto complaint = [&](test::GgufFile file) {
+      write_text(folder.path / "m.gguf", file.file());
+      return test::error_of([&] { Model(folder.path / "m.gguf", {.context = 16}); }).message;
+    };
+    const std::string name = (folder.path / "m.gguf").string();
+    CHECK(complaint(test::GgufFile()) ==
+          fmt::format("[model] {}: the file does not name its architecture", name));
+    CHECK(complaint(test::GgufFile().text("general.architecture", "eliza"))
+              .starts_with("[model] architecture 'eliza' is not known; these are: bert, bloom,"));
+    CHECK(complaint(test::GgufFile().text("general.architecture", "llama")) ==
+          fmt::format("[model] {}: 'llama.embedding_length' is missing", name));
+  }
+}
+
+TEST_SUITE("gpu models") {
+  TEST_CASE("a GPU gives the same") {
+    bool done = false;  // one library is enough: ops are compared on all of them
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      if (std::exchange(done, true)) return;
+      const Device device(std::make_shared<WebgpuBackend>(gpu.open()));
+      for (const conform::ModelCase& c : conform::load_model_suite(kModels / "suite.json")) {
+        const std::string_view chosen[] = {"deepseek3/gguf", "lfm2/hf"};
+        if (std::ranges::find(chosen, c.name) == std::end(chosen)) continue;
+        CAPTURE(c.name);
+        CHECK(conform::model_difference(c, device) == "");
+      }
+    });
+  }
+}
