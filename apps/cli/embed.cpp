@@ -10,6 +10,7 @@
 #include "backend/select.h"
 #include "base/error.h"
 #include "llm/embed.h"
+#include "pull/pull.h"
 
 namespace weft::cli {
 namespace {
@@ -23,7 +24,7 @@ void print_vector(llm::Embedder& embedder, std::string_view text) {
 
 int embed(const EmbedOptions& options) {
   const Device device = Device::open(options.device.empty() ? device_wish().value : options.device);
-  llm::Embedder embedder(options.model, device);
+  llm::Embedder embedder(pull::resolve_model(options.model), device);
   if (!options.jsonl) {
     print_vector(embedder, std::string(std::istreambuf_iterator<char>(std::cin), {}));
     return 0;
