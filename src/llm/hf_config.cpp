@@ -163,13 +163,18 @@ void add_groups(HfValues& out, const Reader& config) {
 /// Layers that are no attention: LFM2's convolutions, Qwen's linear attention.
 void add_linear_attention(HfValues& out, const Reader& config) {
   auto& values = out.values;
-  if (const json* types = config.find({"layer_types"}); types && types->is_array())
-    if (std::ranges::find(*types, "conv") != types->end()) {
-      std::vector<double> kv_heads;
-      for (const json& type : *types)
-        kv_heads.push_back(type == "conv" ? 0 : config.required({"num_key_value_heads"}));
-      values["attention.head_count_kv"] = kv_heads;
+  if (config.text({"model_type"}, "") == "lfm2") {
+    const json* types = config.find({"layer_types"});
+    const std::vector<double> attending = config.numbers("full_attn_idxs");
+    std::vector<double> kv_heads;
+    for (size_t i = 0; i < static_cast<size_t>(config.required({"num_hidden_layers"})); ++i) {
+      const bool attends = types && types->is_array()
+                               ? i < types->size() && (*types)[i] != "conv"
+                               : std::ranges::find(attending, static_cast<double>(i)) != attending.end();
+      kv_heads.push_back(attends ? config.required({"num_key_value_heads"}) : 0);
     }
+    values["attention.head_count_kv"] = kv_heads;
+  }
   if (!config.number({"linear_num_value_heads"})) return;
   const double heads = config.required({"linear_num_value_heads"});
   values["ssm.group_count"] = config.required({"linear_num_key_heads"});

@@ -302,8 +302,11 @@ StoredTensor changed(const std::string& name, StoredTensor tensor, Change change
 
 /// "model.norm.weight" -> "model.norm", ".weight". Some tensors have no ending.
 std::pair<std::string, std::string> stem_and_end(const std::string& name) {
-  for (const std::string end : {".weight", ".bias"})
-    if (name.ends_with(end)) return {name.substr(0, name.size() - end.size()), end};
+  for (const auto& [end, now] : {std::pair<std::string, std::string>{".weight", ".weight"},
+                                 {".bias", ".bias"},
+                                 {".gamma", ".weight"},  // BERT's oldest files
+                                 {".beta", ".bias"}})
+    if (name.ends_with(end)) return {name.substr(0, name.size() - end.size()), now};
   return {name, ""};
 }
 

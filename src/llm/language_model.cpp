@@ -93,6 +93,9 @@ struct LanguageModel::Engine {
       load.adapters.push_back({adapter.path, adapter.scale});
     if (load.context <= 0) load.default_context = kDefaultContext;
     model.emplace(path, load);
+    if (!model->config().causal)
+      fail(ErrorKind::unsupported, "[model] {}: this model writes no text; `weft embed` takes it",
+           path.string());
   }
 
   /// Appends tokens to the text: logits of the last. When the device fails, the CPU computes the whole text

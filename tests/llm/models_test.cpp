@@ -19,6 +19,7 @@
 #include "support/gguf_file.h"
 #include "support/gpus.h"
 #include "support/scoped.h"
+#include "weft/llm.h"
 
 using namespace weft;
 using namespace weft::llm;
@@ -111,6 +112,56 @@ TEST_SUITE("base: models") {
     }
   }
 
+  TEST_CASE("older folders have other words for the same") {
+    for (const std::string name :
+         {"llama", "gemma3", "phi3", "gptneox", "deepseek3", "exaone4", "lfm2", "qwen3next"}) {
+      CAPTURE(name);
+      const Copy copy(name);
+      json config = json::parse(*read_text(copy.path / "config.json"));
+      json scaling = config["rope_parameters"];
+      config.erase("rope_parameters");
+      if (scaling.contains("full_attention")) {
+        config["rope_local_base_freq"] = scaling["sliding_attention"]["rope_theta"];
+        scaling = json(scaling["full_attention"]);
+      }
+      config[name == "gptneox" ? "rotary_emb_base" : "rope_theta"] = scaling["rope_theta"];
+      if (scaling.contains("partial_rotary_factor"))
+        config[name == "gptneox" ? "rotary_pct" : "partial_rotary_factor"] = scaling["partial_rotary_factor"];
+      scaling["type"] = scaling["rope_type"];
+      for (const char* key : {"rope_type", "rope_theta", "partial_rotary_factor"}) scaling.erase(key);
+      config["rope_scaling"] = scaling["type"] == "default" ? json() : scaling;
+      config.erase("layer_types");
+      if (name == "lfm2") config["full_attn_idxs"] = {1};
+      if (name == "exaone4") config["sliding_window_pattern"] = "LLLG";
+      write_text(copy.path / "config.json", config.dump());
+      CHECK(conform::model_difference(
+                {.model = copy.path, .expect = copy.path / "expect.safetensors", .max = 0.005}, Device()) ==
+            "");
+    }
+  }
+
+  TEST_CASE("text models inside of others, and models without their head") {
+    const auto renamed = [](const std::string& name, const std::string& from, const std::string& to) {
+      const Copy copy(name);
+      copy.change([&](auto& tensors) {
+        std::map<std::string, HostTensor> others;
+        for (auto& [key, tensor] : tensors)
+          others[key.starts_with(from) ? to + key.substr(from.size()) : key] = std::move(tensor);
+        tensors = std::move(others);
+      });
+      if (to == "model.language_model.") {
+        const json inner = json::parse(*read_text(copy.path / "config.json"));
+        write_text(copy.path / "config.json",
+                   json({{"model_type", "qwen3_5"}, {"text_config", inner}}).dump());
+      }
+      return conform::model_difference(
+          {.model = copy.path, .expect = copy.path / "expect.safetensors", .max = 0.005}, Device());
+    };
+    CHECK(renamed("qwen35", "model.", "model.language_model.") == "");
+    CHECK(renamed("gemma", "model.", "") == "");
+    CHECK(renamed("gpt2", "transformer.", "") == "");
+  }
+
   TEST_CASE("every architecture has a model here") {
     std::vector<std::string> seen = {"bert", "qwen3"};  // bert is below; qwen3 is qwen3moe without experts
     for (const conform::ModelCase& c : conform::load_model_suite(kModels / "suite.json"))
@@ -186,6 +237,12 @@ TEST_SUITE("base: models") {
       CHECK(difference(embedder.embed(c["text"].get<std::string>()),
                        c["embedding"].get<std::vector<float>>()) < 1e-6);
     }
+  }
+
+  TEST_CASE("bert writes no text") {
+    const test::Caught error = test::error_of([] { LanguageModel::open(kModels / "bert", {}); });
+    CHECK(error.kind == "unsupported");
+    CHECK(error.message.ends_with("this model writes no text; `weft embed` takes it"));
   }
 
   TEST_CASE("pooling is the folder's") {
