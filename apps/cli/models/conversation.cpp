@@ -1,6 +1,7 @@
 #include "models/conversation.h"
 
 #include "base/paths.h"
+#include "llm/chat_prompt.h"
 
 namespace weft::cli {
 
@@ -36,20 +37,7 @@ void Conversation::set_system(const std::string& text) {
 }
 
 std::vector<TokenId> Conversation::prompt() const {
-  const auto spelt = [&](std::optional<TokenId> id) {
-    return id ? std::string(tokenizer_.spelling(*id)) : "";
-  };
-  const std::vector<ChatPart> parts = form_.render({.messages = text_of(messages_),
-                                                    .bos_token = spelt(tokenizer_.bos()),
-                                                    .eos_token = spelt(tokenizer_.eos())});
-  std::vector<TextPart> views;
-  for (const ChatPart& part : parts) views.push_back({part.text, part.trusted});
-  std::vector<TokenId> ids = tokenizer_.encode(views);
-  // Templates that do not spell BOS leave it to the tokenizer.
-  const std::vector<TokenId> start = tokenizer_.encode("", {.add_special = true});
-  if (!start.empty() && start[0] == tokenizer_.bos() && (ids.empty() || ids[0] != start[0]))
-    ids.insert(ids.begin(), start[0]);
-  return ids;
+  return chat_prompt(form_, tokenizer_, text_of(messages_));
 }
 
 void Conversation::save(const std::filesystem::path& file) const {

@@ -60,7 +60,7 @@ LanguageModel ModelFlags::open() const {
   if (threads > 0) setenv("WEFT_THREADS", std::to_string(threads).c_str(), 1);
   const DeviceWish wish = device.empty() ? device_wish() : DeviceWish{device, "--device"};
   ModelOptions options{
-      .device = Device::open(wish.value), .may_fall_back = wish.value == "auto", .context = context};
+      .device = Device::open(wish.value), .may_fall_back = device.empty(), .context = context};
   if (gpu_layers >= 0) options.gpu_layers = gpu_layers;
   if (!cache_type.empty()) options.cache_dtype = dtype_from_name(cache_type);
   if (exact) options.exact = true;

@@ -1,0 +1,134 @@
+// Commands about language models, as a user would call them.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/paths.h"
+#include "support/gpus.h"
+#include "support/program.h"
+#include "support/skip.h"
+
+using namespace weft;
+using nlohmann::json;
+using test::run_weft;
+
+namespace {
+
+const std::string kModel = WEFT_SOURCE_DIR "/tests/data/models/qwen2/model-f32.gguf";
+
+test::Output run_greedy(std::vector<std::string> more,
+                        const std::map<std::string, std::string>& environment = {}) {
+  std::vector<std::string> arguments = {"run", kModel,   "-p", "Hello",       "-n",
+                                        "16",  "--temp", "0",  "--ignore-eos"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_weft(arguments, environment);
+}
+
+/// The real model that `make run` uses; empty where it cannot be had.
+std::string smollm2() {
+  const test::Output out = run_weft({"pull", "smollm2"});
+  return out.status == 0 ? out.text.substr(0, out.text.find('\n')) : "";
+}
+
+}  // namespace
+
+TEST_SUITE("cli: models") {
+  TEST_CASE("run prints the continuation and nothing else") {
+    const test::Output out = run_greedy({"--device", "cpu"});
+    CHECK(out.status == 0);
+    CHECK(out.text.size() > 10);
+    CHECK(out.errors.starts_with("prompt: "));
+    const test::Output report = run_greedy({"--device", "cpu", "--json", "--logprobs", "2"});
+    const json parsed = json::parse(report.text);
+    CHECK(parsed["text"].get<std::string>() + "\n" == out.text);
+    CHECK(parsed["tokens"].size() == 16);
+    CHECK(parsed["finish_reason"] == "length");
+    CHECK(parsed["logprobs"][0]["top"].size() == 2);
+  }
+
+  TEST_CASE("wrong files and numbers are one line") {
+    const auto line = [](const std::vector<std::string>& arguments) {
+      const test::Output out = run_weft(arguments);
+      CHECK((out.status == 1 || out.status == 2));  // the work failed, or it was a wrong call
+      CHECK(out.text.empty());
+      CHECK(out.errors.find('\n') == out.errors.size() - 1);
+      return out.errors;
+    };
+    CHECK(line({"run", kModel, "-f", "/nowhere", "--device", "cpu"}).starts_with("weft: "));
+    CHECK(line({"run", WEFT_SOURCE_DIR "/README.md", "-p", "x"}).find("this is no GGUF file") !=
+          std::string::npos);
+    CHECK(line({"info", "/nowhere/model.gguf"}).starts_with("weft: "));
+    CHECK(line({"run", kModel, "-p", std::string(200, 'x'), "-c", "8", "--device", "cpu"})
+              .find("the context 8") != std::string::npos);
+    CHECK(line({"run", kModel, "-p", "x", "--device", "cpu", "--grammar", "root ::= ("})
+              .find("[grammar] line 1") != std::string::npos);
+    // A file that ends too early.
+    const std::filesystem::path cut = std::filesystem::temp_directory_path() / "weft-cut.gguf";
+    std::filesystem::copy_file(kModel, cut, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::resize_file(cut, std::filesystem::file_size(cut) / 2);
+    CHECK(line({"run", cut.string(), "-p", "x"}).find("are announced where the file has") !=
+          std::string::npos);
+    std::filesystem::remove(cut);
+  }
+
+  TEST_CASE("info tells what is in a model") {
+    const json facts = json::parse(run_weft({"info", kModel, "--json", "--tensors"}).text);
+    CHECK(facts["architecture"] == "qwen2");
+    CHECK(facts["layers"] == 2);
+    CHECK(facts["tensors"].size() > 20);
+  }
+
+  TEST_CASE("verify compares logits") {
+    const std::string expect = WEFT_SOURCE_DIR "/tests/data/models/qwen2/expect.safetensors";
+    CHECK(run_weft({"verify", kModel, "--expect", expect, "--device", "cpu"}).status == 0);
+    CHECK(run_weft({"verify", kModel, "--expect", expect, "--device", "cpu", "--max", "1e-12"}).status == 1);
+  }
+
+  TEST_CASE("the CPU goes on when a GPU fails, with the same text") {
+    const std::string want = run_greedy({"--device", "cpu"}).text;
+    for (const test::TestLibrary& library : test::libraries()) {
+      if (!library.supported || !std::filesystem::exists(library.path)) continue;
+      CAPTURE(library.name);
+      for (const std::string fault : {"device_lost:2", "device_lost:12", "oom:5", "oom:40"}) {
+        CAPTURE(fault);
+        const test::Output out = run_greedy(
+            {}, {{"WEFT_DEVICE", "webgpu"}, {"WEFT_WEBGPU_LIB", library.path}, {"WEFT_FAULT", fault}});
+        CHECK(out.status == 0);
+        CHECK(out.text == want);
+        CHECK(out.errors.starts_with("weft: warning: [gpu]"));
+      }
+      // Who names the device wants that one.
+      const test::Output out = run_greedy(
+          {"--device", "webgpu"}, {{"WEFT_WEBGPU_LIB", library.path}, {"WEFT_FAULT", "device_lost:12"}});
+      CHECK(out.status == 1);
+      return;  // one library is enough: what it does to fail is tested elsewhere
+    }
+  }
+
+  TEST_CASE("a real model: perplexity, an answer, JSON") {
+    const std::string model = smollm2();
+    const std::filesystem::path licence = "/usr/share/common-licenses/GPL-3";
+    if (model.empty() || !std::filesystem::exists(licence))
+      return test::skip("no SmolLM2, or no text to read");
+    const std::filesystem::path text = std::filesystem::temp_directory_path() / "weft-gpl.txt";
+    write_text(text, read_text(licence)->substr(0, 30'000));
+    const json got = json::parse(
+        run_weft({"perplexity", model, "-f", text.string(), "-c", "512", "--device", "cpu", "--json"}).text);
+    CHECK(std::abs(got["perplexity"].get<double>() / 18.557 - 1) < 0.005);  // llama.cpp's
+    std::filesystem::remove(text);
+    const std::string answer = run_weft({"chat", model, "-p", "What is the capital of Germany?", "--temp",
+                                         "0", "-n", "24", "--device", "cpu"})
+                                   .text;
+    CHECK(answer.find("Berlin") != std::string::npos);
+    const std::string schema =
+        R"({"type":"object","properties":{"age":{"type":"integer"}},"required":["age"]})";
+    const json person = json::parse(run_weft({"run", model, "-p", "A person as JSON: ", "-j", schema,
+                                              "--device", "cpu", "-s", "1", "-n", "64"})
+                                        .text,
+                                    nullptr, false);
+    CHECK(person["age"].is_number_integer());
+  }
+}
