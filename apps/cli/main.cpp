@@ -117,6 +117,7 @@ int main(int argc, char** argv) {
   weft::cli::add_run(app, status);
   weft::cli::add_chat(app, status);
   weft::cli::add_info(app, status);
+  weft::cli::add_bench(app, status);
   weft::cli::add_perplexity(app, status);
   weft::cli::add_verify(app, status);
 

@@ -36,8 +36,7 @@ bool has_f32_weights(const ModelFile& file) {
   return file.tensor("token_embd.weight").type == quant::Type::f32;
 }
 
-State state_of(const std::filesystem::path& path, const LoadOptions& options) {
-  ModelFile file = ModelFile::open(path);
+State state_of(ModelFile file, const LoadOptions& options) {
   find_architecture(file.architecture);
   Config config = configured(file);
   const auto layers = std::ssize(config.layers);
@@ -60,8 +59,8 @@ State state_of(const std::filesystem::path& path, const LoadOptions& options) {
 
 }  // namespace
 
-Model::Model(const std::filesystem::path& path, const LoadOptions& options)
-    : state_(state_of(path, options)),
+Model::Model(ModelFile file_read, const LoadOptions& options)
+    : state_(state_of(std::move(file_read), options)),
       architecture_(find_architecture(state_.config.architecture)),
       pages_(pages_for(options, state_.context)) {
   for (const AdapterChoice& choice : options.adapters)

@@ -32,7 +32,9 @@ struct LoadOptions {
 /// A model with its weights on a device, and the caches of the sequences it is working on.
 class Model {
  public:
-  Model(const std::filesystem::path& path, const LoadOptions& options);
+  Model(const std::filesystem::path& path, const LoadOptions& options)
+      : Model(ModelFile::open(path), options) {}
+  Model(ModelFile file, const LoadOptions& options);
 
   const Config& config() const { return state_.config; }
   const ModelFile& file() const { return state_.weights.file(); }
