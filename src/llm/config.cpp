@@ -103,9 +103,12 @@ Config::Config(const ModelFile& file) : architecture(file.architecture) {
 
   experts.count = file.integer("expert_count").value_or(0);
   experts.used = file.integer("expert_used_count").value_or(0);
-  if (experts.count < 0 || experts.count > 65'536 || experts.used < 0 || experts.used > experts.count)
+  if (experts.count < 0 || experts.count > 65'536 || experts.used > experts.count ||
+      experts.used < (experts.count > 0 ? 1 : 0))
     fail(ErrorKind::io, "[model] {}: {} of {} experts", file.name, experts.used, experts.count);
   experts.width = file.integer("expert_feed_forward_length").value_or(layers[0].hidden);
+  if (experts.count > 0 && (experts.width < 1 || experts.width > kMost))
+    fail(ErrorKind::io, "[model] {}: experts of width {}", file.name, experts.width);
   experts.shared_width = file.integer("expert_shared_feed_forward_length").value_or(0);
   experts.scale = file.number("expert_weights_scale").value_or(1);
   if (experts.scale == 0) experts.scale = 1;

@@ -219,6 +219,8 @@ HfValues hf_values(const json& whole, const std::string& file) {
   const std::optional<double> still = config.number({"qk_nope_head_dim"});  // of a head beside what turns
   const double head_dim = still ? *still + config.required({"qk_rope_head_dim"})
                                 : config.number({"head_dim"}).value_or(std::floor(width / heads));
+  if (!(head_dim >= 1 && head_dim < 1e7))
+    fail(ErrorKind::io, "[model] {}: heads of {} elements", file, head_dim);
   values["attention.key_length"] = head_dim;
   values["attention.value_length"] = config.number({"v_head_dim"}).value_or(head_dim);
   copy("attention.layer_norm_rms_epsilon", {"rms_norm_eps"});
@@ -259,6 +261,7 @@ HfValues hf_values(const json& whole, const std::string& file) {
       rope.number({"rope_theta"}).value_or(config.number({"rope_theta", "rotary_emb_base"}).value_or(10'000));
   const double part = rope.number({"partial_rotary_factor"})
                           .value_or(config.number({"partial_rotary_factor", "rotary_pct"}).value_or(1));
+  if (!(part >= 0 && part <= 1)) fail(ErrorKind::io, "[model] {}: {} of a head turns", file, part);
   const auto dims = static_cast<int64_t>(still ? head_dim - *still : head_dim * part);
   add_rope(out, config, *full, base, dims - dims % 2, context, file);
   copy("rope.freq_base_swa", {"rope_local_base_freq"});

@@ -27,6 +27,16 @@ json read_json(const std::filesystem::path& file) {
   return value;
 }
 
+/// What an object has under a key; the fallback where that is nothing, or nothing of the kind.
+double number_or(const json& object, const char* key, double fallback) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : fallback;
+}
+bool is_set(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && *found == true;
+}
+
 /// The tensors of all files of a folder.
 class Shards {
  public:
@@ -173,7 +183,10 @@ MlxGroups mlx_groups(const json& config, const std::string& stem) {
   const auto found = config.find("quantization");
   if (found == config.end() || !found->is_object()) return {};
   const json& own = found->contains(stem) && (*found)[stem].is_object() ? (*found)[stem] : *found;
-  return {own.value("group_size", int64_t{64}), own.value("bits", int64_t{4})};
+  const auto integer = [&](const char* key, double fallback) {
+    return static_cast<int64_t>(std::clamp(number_or(own, key, fallback), 0.0, 65'536.0));
+  };
+  return {integer("group_size", 64), integer("bits", 4)};
 }
 
 /// Each group has a scale and a bias, its codes are packed into words from the lowest bits on.
@@ -407,7 +420,7 @@ ModelFile open_hf_model(const std::filesystem::path& folder) {
   if (model.architecture == "gpt-oss") add_gptoss_experts(model, shards);
   for (auto& [name, values] : read.divisors)
     model.tensors[name] = floats({std::ssize(values)}, [values] { return values; });
-  if (config.value("tie_word_embeddings", false)) model.tensors.erase("output.weight");
+  if (is_set(config, "tie_word_embeddings")) model.tensors.erase("output.weight");
   return model;
 }
 
@@ -436,8 +449,8 @@ ModelFile open_hf_adapter(const std::filesystem::path& folder, const ModelFile& 
       tensor = changed(full, std::move(tensor), target->change, head_sizes(base));
     adapter.tensors[target->name + (is_b ? ".weight.lora_b" : ".weight.lora_a")] = std::move(tensor);
   }
-  const double alpha = config.value("lora_alpha", 0.0), rank = config.value("r", 0.0);
-  adapter.values["adapter.lora.alpha"] = config.value("use_rslora", false) ? alpha * std::sqrt(rank) : alpha;
+  const double alpha = number_or(config, "lora_alpha", 0), rank = number_or(config, "r", 0);
+  adapter.values["adapter.lora.alpha"] = is_set(config, "use_rslora") ? alpha * std::sqrt(rank) : alpha;
   return adapter;
 }
 

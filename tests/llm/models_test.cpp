@@ -338,6 +338,9 @@ TEST_SUITE("base: models") {
     CHECK(with("qwen35", "linear_conv_kernel_dim", 1e12).find("kernel 1000000000000") != std::string::npos);
     CHECK(with("deepseek2", "v_head_dim", -4).find("heads of 12 and -4 elements") != std::string::npos);
     CHECK(with("deepseek3", "n_group", 3) == "[model] FOLDER: 8 experts in 3 groups, 2 of them used");
+    CHECK(with("deepseek3", "num_experts_per_tok", 0) == "[model] FOLDER: 0 of 8 experts");
+    CHECK(with("qwen3moe", "moe_intermediate_size", 0) == "[model] FOLDER: experts of width 0");
+    CHECK(with("llama", "head_dim", 1e18) == "[model] FOLDER/config.json: heads of 1e+18 elements");
     CHECK(with("deepseek3", "num_experts_per_tok", 9) == "[model] FOLDER: 9 of 8 experts");
     CHECK(with("olmo2", "num_key_value_heads", 3) ==
           "[model] FOLDER: 4 query heads do not share 3 key heads");
