@@ -96,6 +96,7 @@ void add_rope(HfValues& out, const Reader& config, const json& scaling_json, dou
   values["rope.scaling.factor"] = factor.value_or(1);
   if (type == "linear" || type == "dynamic") {
     values["rope.scaling.type"] = type;
+    values["rope.scaling.original_context_length"] = context;
   } else if (type == "yarn") {
     values["rope.scaling.type"] = std::string("yarn");
     values["rope.scaling.yarn_beta_fast"] = scaling.number({"beta_fast"}).value_or(32);

@@ -18,6 +18,16 @@ std::string bias(const std::string& name) {
   return name + ".bias";
 }
 
+/// How long the text of each token is after this pass.
+std::vector<int64_t> lengths(const Batch& batch) {
+  std::vector<int64_t> result(batch.positions.begin(), batch.positions.end());
+  for (size_t i = result.size(); i-- > 0;) {
+    const bool last = i + 1 == result.size() || batch.sequences[i] != batch.sequences[i + 1];
+    result[i] = last ? result[i] + 1 : result[i + 1];
+  }
+  return result;
+}
+
 }  // namespace
 
 Array Pass::input(const std::string& name, const std::vector<int32_t>& values, const Device& device) {
@@ -190,11 +200,12 @@ const RopeTable& Pass::rope(int index, const Device& device) {
   const std::pair key{static_cast<const Backend*>(&device.backend()), index};
   const auto found = ropes_.find(key);
   if (found != ropes_.end()) return found->second;
+  const RopeConfig& rope = config().ropes[static_cast<size_t>(index)];
+  if (rope.scaling == "dynamic")
+    return ropes_.emplace(key, rope_table(rope, batch_.positions, lengths(batch_), device)).first->second;
   auto table = state_.ropes.find(key);
   if (table == state_.ropes.end())
-    table = state_.ropes
-                .emplace(key, rope_table(config().ropes[static_cast<size_t>(index)], state_.context, device))
-                .first;
+    table = state_.ropes.emplace(key, rope_table(rope, state_.context, device)).first;
   RopeTable rows = table->second;
   rows.cos = index_select(rows.cos, positions(device), 0);
   rows.sin = index_select(rows.sin, positions(device), 0);

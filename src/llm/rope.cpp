@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ops/shorthand.h"
 
@@ -44,19 +45,28 @@ std::vector<double> frequencies(const RopeConfig& rope, int64_t context) {
 }  // namespace
 
 RopeTable rope_table(const RopeConfig& rope, int64_t context, const Device& device) {
+  std::vector<int32_t> positions(static_cast<size_t>(context));
+  std::iota(positions.begin(), positions.end(), 0);
+  return rope_table(rope, positions, std::vector<int64_t>(positions.size(), context), device);
+}
+
+RopeTable rope_table(const RopeConfig& rope, std::span<const int32_t> positions,
+                     std::span<const int64_t> lengths, const Device& device) {
   double magnitude = rope.magnitude;
   if (rope.scaling == "yarn" && !rope.has_own_magnitude) magnitude *= 1 + 0.1 * std::log(rope.factor);
-  const std::vector<double> turns = frequencies(rope, context);
+  std::vector<double> turns;
   std::vector<float> cosines, sines;
-  cosines.reserve(turns.size() * static_cast<size_t>(context));
+  cosines.reserve(positions.size() * static_cast<size_t>(rope.dims / 2));
   sines.reserve(cosines.capacity());
-  for (int64_t position = 0; position < context; ++position)
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (i == 0 || lengths[i] != lengths[i - 1]) turns = frequencies(rope, lengths[i]);
     for (double frequency : turns) {
-      const double angle = static_cast<double>(position) * frequency;
+      const double angle = static_cast<double>(positions[i]) * frequency;
       cosines.push_back(static_cast<float>(std::cos(angle) * magnitude));
       sines.push_back(static_cast<float>(std::sin(angle) * magnitude));
     }
-  const Shape shape = {context, rope.dims / 2};
+  }
+  const Shape shape = {static_cast<int64_t>(positions.size()), rope.dims / 2};
   return {rope.dims, rope.neighbours, Array::from_vector(cosines, shape, device),
           Array::from_vector(sines, shape, device)};
 }

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <span>
+
 #include "llm/config.h"
 #include "weft/array.h"
 
 namespace weft::llm {
 
-/// cos and sin of every position's angles, (positions, dims/2), made in double on the host.
+/// cos and sin of positions' angles, (positions, dims/2), made in double on the host.
 struct RopeTable {
   int64_t dims = 0;
   bool neighbours = false;
@@ -14,6 +16,9 @@ struct RopeTable {
 
 /// For positions 0 .. context - 1.
 RopeTable rope_table(const RopeConfig& rope, int64_t context, const Device& device);
+/// For single positions, each in a text of a length of its own, on which "dynamic" frequencies depend.
+RopeTable rope_table(const RopeConfig& rope, std::span<const int32_t> positions,
+                     std::span<const int64_t> lengths, const Device& device);
 
 /// x (n, heads, dim) turned by rows of a table (n, dims/2).
 Array rotate(const Array& x, const RopeTable& rows);
