@@ -399,7 +399,7 @@ ModelFile open_hf_model(const std::filesystem::path& folder) {
   const std::filesystem::path config_file = folder / "config.json";
   json config = read_json(config_file);
   if (const auto text = config.find("text_config"); text != config.end() && text->is_object()) {
-    const json inner = *text;  // of a model that also sees pictures
+    const json inner = std::move(*text);  // of a model that also sees pictures
     const json outer_type = config.value("model_type", json());
     config.update(inner);
     if (!inner.contains("model_type")) config["model_type"] = outer_type;

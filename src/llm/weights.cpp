@@ -63,7 +63,7 @@ Device Weights::product_device(const std::string& name) const {
 const Array& Weights::vector(const std::string& name, const Shape& shape) {
   auto found = vectors_.find(name);
   if (found == vectors_.end()) {
-    StoredTensor tensor = file_.tensor(name);
+    const StoredTensor& tensor = file_.tensor(name);
     const auto squeezed = [](Shape sizes) {
       std::erase(sizes, 1);
       return sizes;

@@ -30,6 +30,10 @@ namespace {
 
 const fs::path kModels = WEFT_SOURCE_DIR "/tests/data/architectures";  // make.py there says what they are
 
+json read_json(const fs::path& file) {
+  return json::parse(read_text(file).value_or(""));
+}
+
 /// A copy of a model's folder, to be damaged.
 struct Copy {
   test::ScopedFolder place;
@@ -38,7 +42,7 @@ struct Copy {
   explicit Copy(const std::string& name) { fs::copy(kModels / name, path, fs::copy_options::recursive); }
 
   void set(const std::string& key, const json& value) const {
-    json config = json::parse(*read_text(path / "config.json"));
+    json config = read_json(path / "config.json");
     config[key] = value;
     write_text(path / "config.json", config.dump());
   }
@@ -117,7 +121,7 @@ TEST_SUITE("base: models") {
          {"llama", "gemma3", "phi3", "gptneox", "deepseek3", "exaone4", "lfm2", "qwen3next"}) {
       CAPTURE(name);
       const Copy copy(name);
-      json config = json::parse(*read_text(copy.path / "config.json"));
+      json config = read_json(copy.path / "config.json");
       json scaling = config["rope_parameters"];
       config.erase("rope_parameters");
       if (scaling.contains("full_attention")) {
@@ -150,7 +154,7 @@ TEST_SUITE("base: models") {
         tensors = std::move(others);
       });
       if (to == "model.language_model.") {
-        const json inner = json::parse(*read_text(copy.path / "config.json"));
+        const json inner = read_json(copy.path / "config.json");
         write_text(copy.path / "config.json",
                    json({{"model_type", "qwen3_5"}, {"text_config", inner}}).dump());
       }
@@ -221,7 +225,9 @@ TEST_SUITE("base: models") {
       for (double x : value) v.push_back(static_cast<float>(x));
       fade.push_back(static_cast<float>(f)), step.push_back(static_cast<float>(s));
     }
-    const auto array = [](const std::vector<float>& x, Shape shape) { return Array::from_vector(x, shape); };
+    const auto array = [](const std::vector<float>& x, const Shape& shape) {
+      return Array::from_vector(x, shape);
+    };
     Array last = array(std::vector<float>(kKey * kValue, 0.25f), {1, 1, kKey, kValue});
     const Array got = gated_delta_rule(array(q, {1, 1, kLength, kKey}), array(k, {1, 1, kLength, kKey}),
                                        array(v, {1, 1, kLength, kValue}), array(fade, {1, 1, kLength}),
@@ -232,7 +238,7 @@ TEST_SUITE("base: models") {
 
   TEST_CASE("bert embeds as transformers does") {
     Embedder embedder(kModels / "bert", Device());
-    for (const json& c : json::parse(*read_text(kModels / "bert" / "expect.json"))) {
+    for (const json& c : read_json(kModels / "bert" / "expect.json")) {
       CAPTURE(c["text"]);
       CHECK(difference(embedder.embed(c["text"].get<std::string>()),
                        c["embedding"].get<std::vector<float>>()) < 1e-6);
@@ -349,7 +355,7 @@ TEST_SUITE("base: models") {
 
   TEST_CASE("damaged GGUF files are told in one line") {
     const test::ScopedFolder folder;
-    const auto complaint = [&](test::GgufFile file) {
+    const auto complaint = [&](const test::GgufFile& file) {
       write_text(folder.path / "m.gguf", file.file());
       return test::error_of([&] { Model(folder.path / "m.gguf", {.context = 16}); }).message;
     };
