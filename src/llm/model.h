@@ -9,6 +9,7 @@
 #include "array/host_tensor.h"
 #include "llm/architecture.h"
 #include "llm/pass.h"
+#include "weft/compile.h"
 
 namespace weft::llm {
 
@@ -35,6 +36,8 @@ class Model {
   Model(const std::filesystem::path& path, const LoadOptions& options)
       : Model(ModelFile::open(path), options) {}
   Model(ModelFile file, const LoadOptions& options);
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
 
   const Config& config() const { return state_.config; }
   const ModelFile& file() const { return state_.weights.file(); }
@@ -58,9 +61,17 @@ class Model {
   Sequence restore(std::span<const TokenId> tokens, const std::map<std::string, HostTensor>& tensors);
 
  private:
+  /// Every array that a pass leaves behind: keys, values, states.
+  std::vector<Array*> caches();
+  Array evaluate(const Batch& batch);  ///< forward(), with the caches
+  /// The same for one token, without writing the graph down again: it was recorded for this number of keys.
+  Array replay(const Batch& batch);
+
   State state_;
   const Architecture& architecture_;
   Pages pages_;
+  Batch recorded_;  ///< that replay() is about
+  ArraysFunction step_;
 };
 
 }  // namespace weft::llm

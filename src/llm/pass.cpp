@@ -31,6 +31,7 @@ std::vector<int64_t> lengths(const Batch& batch) {
 }  // namespace
 
 Array Pass::input(const std::string& name, const std::vector<int32_t>& values, const Device& device) {
+  if (const auto found = given_.find(name); found != given_.end()) return found->second;
   Array& made = inputs_[{&device.backend(), name}];
   if (!made) made = Array::from_span(std::span(values), {static_cast<int64_t>(values.size())}, device);
   return made;

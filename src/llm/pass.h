@@ -45,7 +45,9 @@ class Layer;
 /// are f32 (n, width), n tokens.
 class Pass {
  public:
-  Pass(State& state, const Batch& batch) : state_(state), batch_(batch) {}
+  /// `inputs`: arrays to use for lists of the batch, by the names of their functions below.
+  Pass(State& state, const Batch& batch, std::map<std::string, Array> inputs = {})
+      : state_(state), batch_(batch), given_(std::move(inputs)) {}
 
   const Config& config() const { return state_.config; }
   Weights& weights() { return state_.weights; }
@@ -89,6 +91,7 @@ class Pass {
 
   State& state_;
   const Batch& batch_;
+  std::map<std::string, Array> given_;
   std::map<Key, Array> inputs_;
   std::map<std::pair<const Backend*, int64_t>, Array> masks_;
   std::map<std::pair<const Backend*, int>, RopeTable> ropes_;

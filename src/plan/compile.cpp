@@ -49,14 +49,17 @@ std::vector<int64_t> signature(const std::vector<Array>& arguments) {
 /// One recording of a function.
 class Recording {
  public:
-  Recording(const ArraysFunction& f, const std::vector<Array>& arguments) {
-    // Stand-ins with storage of their own: what `f` captures is told from what it is given.
+  Recording(const ArraysFunction& f, const std::vector<Array>& arguments, const std::vector<size_t>& taken) {
+    // Stand-ins with storage of their own: what `f` captures is told from what it is given. One that is taken
+    // has no values, and nobody here holds it when the graph is looked at.
     const std::vector<StoragePtr> given = storages_of(arguments);
     std::vector<StoragePtr> copies;
     for (const StoragePtr& storage : given) {
       Backend& backend = device_of(arguments, storage).backend();
-      copies.push_back(backend.alloc(storage->size(), "argument"));
-      backend.copy(storage, 0, copies.back(), 0, storage->size());
+      const bool is_taken =
+          std::ranges::any_of(taken, [&](size_t i) { return value_of(arguments.at(i)).storage == storage; });
+      copies.push_back(backend.alloc(is_taken ? 4 : storage->size(), "argument"));
+      if (!is_taken) backend.copy(storage, 0, copies.back(), 0, storage->size());
     }
     std::vector<Array> stand_ins;
     for (const Array& x : arguments) {
@@ -65,7 +68,15 @@ class Recording {
       stand_ins.push_back(leaf(std::move(value), x.device()));
       stand_ins.back().node()->detached = false;
     }
+    std::vector<const Node*> stand_in_nodes;
+    std::vector<const Storage*> copied;
+    for (const Array& x : stand_ins) stand_in_nodes.push_back(x.node().get());
+    for (const StoragePtr& copy : copies) copied.push_back(copy.get());
     const std::vector<Array> outputs = f(stand_ins);
+    for (size_t i : taken) {
+      std::erase(copies, value_of(stand_ins[i]).storage);
+      stand_ins[i] = {};
+    }
     std::vector<Array> lazy;
     for (const Array& y : outputs)
       if (!y.node()->ready()) lazy.push_back(y);
@@ -75,8 +86,8 @@ class Recording {
     constants_ = graph.constants;
     storages_ = graph.storages;
     for (const StoragePtr& storage : storages_) {
-      const auto found = std::ranges::find(copies, storage);
-      argument_.push_back(found == copies.end() ? -1 : static_cast<int>(found - copies.begin()));
+      const auto found = std::ranges::find(copied, storage.get());
+      argument_.push_back(found == copied.end() ? -1 : static_cast<int>(found - copied.begin()));
     }
     for (size_t i = 0; i < storages_.size(); ++i)
       if (argument_[i] >= 0) storages_[i] = nullptr;  // comes with the call
@@ -90,12 +101,11 @@ class Recording {
       }
     for (const Array& y : outputs) {
       Output output{.shape = y.shape(), .dtype = y.dtype()};
-      const auto stand_in =
-          std::ranges::find_if(stand_ins, [&](const Array& x) { return x.node() == y.node(); });
+      const auto stand_in = std::ranges::find(stand_in_nodes, y.node().get());
       if (const auto made = first_result.find(y.node().get()); made != first_result.end())
         output.result = static_cast<int>(made->second + y.output());
-      else if (stand_in != stand_ins.end())
-        output.argument = static_cast<int>(stand_in - stand_ins.begin());
+      else if (stand_in != stand_in_nodes.end())
+        output.argument = static_cast<int>(stand_in - stand_in_nodes.begin());
       else
         output.captured = y;
       outputs_.push_back(std::move(output));
@@ -147,13 +157,13 @@ class Recording {
 
 }  // namespace
 
-ArraysFunction compile(ArraysFunction f) {
+ArraysFunction compile(ArraysFunction f, std::vector<size_t> taken) {
   auto recordings = std::make_shared<std::map<std::vector<int64_t>, Recording>>();
-  return [f = std::move(f), recordings](const std::vector<Array>& arguments) {
+  return [f = std::move(f), taken = std::move(taken), recordings](const std::vector<Array>& arguments) {
     eval(arguments);
     const std::vector<int64_t> key = signature(arguments);
     auto found = recordings->find(key);
-    if (found == recordings->end()) found = recordings->emplace(key, Recording(f, arguments)).first;
+    if (found == recordings->end()) found = recordings->emplace(key, Recording(f, arguments, taken)).first;
     return found->second.run(arguments);
   };
 }
