@@ -199,7 +199,10 @@ std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> token
     append(batch, sequence, tokens.first(count), pages_, all);
     const Sequence* one[] = {&sequence};
     add_keys(batch, one);
-    const bool alike = std::ranges::all_of(state_.devices, [&](const Device& d) { return d == device(); });
+    const bool alike = std::ranges::all_of(state_.devices, [&](const Device& d) { return d == device(); }) &&
+                       std::ranges::none_of(config().ropes, [](const RopeConfig& r) {
+                         return r.scaling == "dynamic";  // whose tables depend on the length
+                       });
     const bool again =
         count == 1 && alike && !is_recurrent() && !caches().empty();  // not the first pass of all
     const Array made = again ? replay(batch) : evaluate(batch);

@@ -55,32 +55,34 @@ RopeTable rope_table(const RopeConfig& rope, std::span<const int32_t> positions,
   double magnitude = rope.magnitude;
   if (rope.scaling == "yarn" && !rope.has_own_magnitude) magnitude *= 1 + 0.1 * std::log(rope.factor);
   std::vector<double> turns;
-  std::vector<float> cosines, sines;
-  cosines.reserve(positions.size() * static_cast<size_t>(rope.dims / 2));
-  sines.reserve(cosines.capacity());
-  for (size_t i = 0; i < positions.size(); ++i) {
-    if (i == 0 || lengths[i] != lengths[i - 1]) turns = frequencies(rope, lengths[i]);
-    for (double frequency : turns) {
-      const double angle = static_cast<double>(positions[i]) * frequency;
-      cosines.push_back(static_cast<float>(std::cos(angle) * magnitude));
-      sines.push_back(static_cast<float>(std::sin(angle) * magnitude));
+  const auto half = static_cast<size_t>(rope.dims / 2), dims = 2 * half;
+  std::vector<float> cosines(positions.size() * dims), sines(cosines.size());
+  for (size_t row = 0; row < positions.size(); ++row) {
+    if (row == 0 || lengths[row] != lengths[row - 1]) turns = frequencies(rope, lengths[row]);
+    for (size_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(positions[row]) * turns[i];
+      const size_t first = row * dims + (rope.neighbours ? 2 * i : i),
+                   second = first + (rope.neighbours ? 1 : half);
+      cosines[first] = cosines[second] = static_cast<float>(std::cos(angle) * magnitude);
+      sines[second] = static_cast<float>(std::sin(angle) * magnitude);
+      sines[first] = -sines[second];
     }
   }
-  const Shape shape = {static_cast<int64_t>(positions.size()), rope.dims / 2};
+  const Shape shape = {static_cast<int64_t>(positions.size()), rope.dims};
   return {rope.dims, rope.neighbours, Array::from_vector(cosines, shape, device),
           Array::from_vector(sines, shape, device)};
 }
 
 Array rotate(const Array& x, const RopeTable& rows) {
-  const int64_t dims = rows.dims, dim = x.shape(-1);
+  const int64_t dims = rows.dims, dim = x.shape(-1), n = x.shape(0), heads = x.shape(1);
   if (dims == 0) return x;
-  const Array cos = unsqueeze(rows.cos, 1), sin = unsqueeze(rows.sin, 1);
-  const Array u = rows.neighbours ? slice_dim(x, -1, 0, dims, 2) : slice_dim(x, -1, 0, dims / 2);
-  const Array v = rows.neighbours ? slice_dim(x, -1, 1, dims, 2) : slice_dim(x, -1, dims / 2, dims);
-  std::vector<Array> parts = {u * cos - v * sin, v * cos + u * sin};
-  if (rows.neighbours) parts = {reshape(stack(parts, -1), {x.shape(0), x.shape(1), dims})};
-  if (dims < dim) parts.push_back(slice_dim(x, -1, dims, dim));
-  return parts.size() == 1 ? parts[0] : cat(parts, -1);
+  // (n, heads, pairs, 2) or (n, heads, 2, pairs): the other one of a pair is a view.
+  const Ints pairs = rows.neighbours ? Ints{dims / 2, 2} : Ints{2, dims / 2};
+  const auto paired = [&](const Array& y, int64_t of) { return reshape(y, {n, of, pairs[0], pairs[1]}); };
+  const Array own = paired(dims < dim ? slice_dim(x, -1, 0, dims) : x, heads);
+  const Array other = flip(own, {rows.neighbours ? -1 : -2});
+  const Array turned = reshape(own * paired(rows.cos, 1) + other * paired(rows.sin, 1), {n, heads, dims});
+  return dims < dim ? cat({turned, slice_dim(x, -1, dims, dim)}, -1) : turned;
 }
 
 }  // namespace weft::llm

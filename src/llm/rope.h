@@ -7,7 +7,8 @@
 
 namespace weft::llm {
 
-/// cos and sin of positions' angles, (positions, dims/2), made in double on the host.
+/// cos and sin of positions' angles for each element that turns, (positions, dims), made in double on the
+/// host. sin has the sign with which the other element of the pair counts.
 struct RopeTable {
   int64_t dims = 0;
   bool neighbours = false;
@@ -20,7 +21,7 @@ RopeTable rope_table(const RopeConfig& rope, int64_t context, const Device& devi
 RopeTable rope_table(const RopeConfig& rope, std::span<const int32_t> positions,
                      std::span<const int64_t> lengths, const Device& device);
 
-/// x (n, heads, dim) turned by rows of a table (n, dims/2).
+/// x (n, heads, dim) turned by rows of a table (n, dims).
 Array rotate(const Array& x, const RopeTable& rows);
 
 }  // namespace weft::llm
