@@ -67,7 +67,7 @@ TEST_SUITE("gpu fuzz") {
 #ifdef __SANITIZE_ADDRESS__
     uint64_t first = 0, count = 20;
 #else
-    uint64_t first = 0, count = 400;
+    uint64_t first = 0, count = 200;
 #endif
     seeds(first, count);
     test::on_every_gpu([&](const test::TestGpu& gpu) {
