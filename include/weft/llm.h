@@ -29,8 +29,9 @@ struct ModelOptions {
   bool may_fall_back = true;
   std::optional<int64_t> gpu_layers = {};  ///< layers on the device, the last ones; else as many as fit
   int64_t context = 0;                     ///< tokens of a text; 0 = what the model was made for, up to 4096
-  std::optional<DType> cache_dtype = {};   ///< of keys and values: f32 or f16; f16 unless the weights are f32
-  std::optional<bool> exact = {};          ///< activations stay floats where weights are blocks
+  /// Of keys and values: f32, f16, q8_0 or q4_0; f16 unless the weights are f32.
+  std::optional<std::string> cache_type = {};
+  std::optional<bool> exact = {};  ///< activations stay floats where weights are blocks
   std::vector<AdapterOption> adapters = {};
   std::function<void(uint64_t bytes, uint64_t total)> progress = {};  ///< of loading
 };

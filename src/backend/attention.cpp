@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace weft {
 
 AttentionProblem::AttentionProblem(const Layout& q, const Layout& k, const Layout& v, const Attrs& attrs)
@@ -30,6 +32,29 @@ AttentionProblem::Range AttentionProblem::rows_of(int64_t key_begin, int64_t key
   const int64_t begin = std::max<int64_t>(0, key_begin - ahead);
   const int64_t end = std::min(queries, key_end - 1 + back + 1);
   return {begin * group, std::max(begin, end) * group};
+}
+
+CachedProblem::CachedProblem(const Shape& q, const Shape& keys, const Shape& values, const Attrs& attrs)
+    : tokens(q[0]),
+      heads(q[1]),
+      dim(q[2]),
+      scale(static_cast<float>(attrs.number("scale"))),
+      softcap(static_cast<float>(attrs.number("softcap"))),
+      window(attrs.integer("window")),
+      causal(attrs.flag("causal")) {
+  if (!attrs.text("type").empty()) type = quant::type_from_name(attrs.text("type"));
+  const int64_t elements = type ? quant::traits(*type).block_elements : 1,
+                size = type ? quant::traits(*type).block_bytes : 1;  // of a block
+  key_heads = keys[1] / size * elements / dim;
+  value_dim = key_heads > 0 ? values[1] / size * elements / key_heads : 0;
+  if (key_heads == 0 || heads % key_heads != 0 || key_heads * dim * size != keys[1] * elements ||
+      key_heads * value_dim * size != values[1] * elements)
+    fail(ErrorKind::invalid, "[cached_attention] q {}, keys {} and values {}{} do not go together",
+         to_string(q), to_string(keys), to_string(values), type ? " in blocks" : "");
+  if (dim % elements != 0 || value_dim % elements != 0)
+    fail(ErrorKind::unsupported,
+         "[cached_attention] heads of {} and {} columns are not whole {} blocks of {}", dim, value_dim,
+         quant::traits(*type).name, elements);
 }
 
 }  // namespace weft

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
+
 #include "array/attrs.h"
 #include "array/layout.h"
+#include "quant/quant.h"
 
 namespace weft {
 
@@ -31,6 +34,21 @@ struct AttentionProblem {
   };
   Range keys_of(int64_t row_begin, int64_t row_end) const;
   Range rows_of(int64_t key_begin, int64_t key_end) const;  ///< the rows that see one of these keys
+};
+
+/// Sizes of cached_attention: q (n, heads, dim) over rows of a cache, which have key_heads * dim columns of
+/// keys and key_heads * value_dim of values, floats or blocks of a type.
+struct CachedProblem {
+  int64_t tokens, heads, key_heads, dim, value_dim;
+  std::optional<quant::Type> type;  ///< of blocks
+  float scale, softcap;             ///< softcap 0: none
+  int64_t window;                   ///< 0: none
+  bool causal;
+
+  /// Throws ErrorKind::invalid when the shapes do not go together.
+  CachedProblem(const Shape& q, const Shape& keys, const Shape& values, const Attrs& attrs);
+
+  int64_t group() const { return heads / key_heads; }
 };
 
 }  // namespace weft

@@ -63,7 +63,7 @@ void check_modules(const std::filesystem::path& folder) {
 }  // namespace
 
 Embedder::Embedder(const std::filesystem::path& path, const Device& device)
-    : model_(path, {.device = device, .context = context_of(path), .cache_dtype = DType::f32}),
+    : model_(path, {.device = device, .context = context_of(path), .cache_type = quant::Type::f32}),
       tokenizer_(Tokenizer::open(path)),
       most_(model_.context()) {
   if (!std::filesystem::is_directory(path)) {

@@ -28,6 +28,12 @@ bool is_device_failure(const Error& e) {
 
 constexpr int64_t kDefaultContext = 4096;
 
+quant::Type cache_type_from(const std::string& name) {
+  for (const quant::Type type : {quant::Type::f32, quant::Type::f16, quant::Type::q8_0, quant::Type::q4_0})
+    if (quant::traits(type).name == name) return type;
+  fail(ErrorKind::invalid, "[model] a cache is f32, f16, q8_0 or q4_0, not '{}'", name);
+}
+
 }  // namespace
 
 /// A model, and the one text it is working on.
@@ -85,10 +91,10 @@ struct LanguageModel::Engine {
     model.reset();
     llm::LoadOptions load{.device = options.device,
                           .gpu_layers = layers,
-                          .cache_dtype = options.cache_dtype,
                           .exact = options.exact,
                           .progress = std::move(progress)};
     load.context = options.context;
+    if (options.cache_type) load.cache_type = cache_type_from(*options.cache_type);
     for (const AdapterOption& adapter : options.adapters)
       load.adapters.push_back({adapter.path, adapter.scale});
     if (load.context <= 0) load.default_context = kDefaultContext;

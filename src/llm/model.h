@@ -22,10 +22,10 @@ struct LoadOptions {
   Device device = {};
   int64_t gpu_layers = -1;  ///< layers on `device`, the last ones first; the others are the CPU's. -1: all
   int64_t context = 0;      ///< tokens of a sequence; 0: what the model was made for
-  int64_t default_context = 0;            ///< but no more than this; 0: any number
-  int64_t sequences = 1;                  ///< at a time
-  std::optional<DType> cache_dtype = {};  ///< f32 where the model's weights are, else f16
-  std::optional<bool> exact = {};         ///< activations stay floats where weights are blocks
+  int64_t default_context = 0;                 ///< but no more than this; 0: any number
+  int64_t sequences = 1;                       ///< at a time
+  std::optional<quant::Type> cache_type = {};  ///< f32 where the model's weights are, else f16
+  std::optional<bool> exact = {};              ///< activations stay floats where weights are blocks
   std::vector<AdapterChoice> adapters = {};
   std::function<void(uint64_t bytes, uint64_t total)> progress = {};
 };

@@ -28,6 +28,11 @@ std::vector<int64_t> lengths(const Batch& batch) {
   return result;
 }
 
+/// Of what is stored: blocks are bytes.
+DType dtype_of(quant::Type type) {
+  return type == quant::Type::f32 ? DType::f32 : type == quant::Type::f16 ? DType::f16 : DType::u8;
+}
+
 }  // namespace
 
 Array Pass::input(const std::string& name, const std::vector<int32_t>& values, const Device& device) {
@@ -162,25 +167,10 @@ Array Pass::activate(const Array& x) const {
   return x;
 }
 
-Array Pass::visible(int64_t window, const Device& device) {
-  Array& mask = masks_[{&device.backend(), window}];
-  if (!mask) {
-    const Array at = unsqueeze(positions(device), 1),
-                key_at = unsqueeze(input("key positions", batch_.key_positions, device), 0);
-    const Array mine = eq(unsqueeze(sequences(device), 1),
-                          unsqueeze(input("key sequences", batch_.key_sequences, device), 0));
-    mask = mine;
-    if (config().causal) mask = call("logical_and", {mask, call("le", {key_at, at})});
-    if (window > 0)
-      mask = call("logical_and", {mask, lt(at - key_at, scalar_like(at, static_cast<double>(window)))});
-  }
-  return mask;
-}
-
-Array Pass::alibi(int64_t heads, const Device& device) {
-  Array& mask = masks_[{&device.backend(), -1}];
-  if (!mask) {
-    // Slopes of the powers of two up to `heads`, then those between them.
+Array Pass::slopes(int64_t heads, const Device& device) {
+  Array& made = slopes_[{&device.backend(), heads}];
+  if (!made) {
+    // Of the powers of two up to `heads`, then those between them.
     std::vector<float> slopes;
     const auto whole = static_cast<double>(std::bit_floor(static_cast<uint64_t>(heads)));
     for (int64_t h = 0; h < heads; ++h) {
@@ -189,12 +179,9 @@ Array Pass::alibi(int64_t heads, const Device& device) {
           static_cast<float>(at < whole ? std::exp2(-config().alibi / whole * (at + 1))
                                         : std::exp2(-config().alibi / whole / 2 * (2 * (at - whole) + 1))));
     }
-    const Array far =
-        unsqueeze(input("key positions", batch_.key_positions, device), 0) - unsqueeze(positions(device), 1);
-    const Array bias = as(far, DType::f32) * Array::from_vector(slopes, {heads, 1, 1}, device);
-    mask = where(visible(0, device), bias, scalar_like(bias, -std::numeric_limits<double>::infinity()));
+    made = Array::from_vector(slopes, {heads}, device);
   }
-  return mask;
+  return made;
 }
 
 const RopeTable& Pass::rope(int index, const Device& device) {
@@ -249,40 +236,34 @@ AttentionForm Layer::form() const {
 }
 
 Array Layer::attend(const Heads& heads, const AttentionForm& form) const {
-  const int64_t n = heads.q.shape(0), q_heads = heads.q.shape(1), kv_heads = heads.k.shape(1),
-                value_dim = heads.v.shape(2);
   State& state = pass.state();
   LayerCache& cache = this->cache();
+  const DType dtype = dtype_of(state.cache_type);
+  const std::string type(dtype == DType::u8 ? quant::traits(state.cache_type).name : "");
   const auto put = [&](Array& to, const Array& x) {
-    const Array rows = as(reshape(x, {n, -1}), state.cache_dtype);
+    if (!type.empty() && x.shape(2) % quant::traits(state.cache_type).block_elements != 0)
+      fail(ErrorKind::unsupported, "[model] heads of {} columns are not whole blocks of {}: --cache-type f16",
+           x.shape(2), type);
+    const Array floats = reshape(x, {x.shape(0), -1});
+    const Array rows = type.empty() ? as(floats, dtype) : call("quantize", {floats}, {{"type", type}});
     if (!to) {
-      to = zeros({state.rows, rows.shape(1)}, {state.cache_dtype, device}) + 0.0;  // in memory of its own
+      to = as(zeros({state.rows, rows.shape(1)}, {DType::f32, device}) + 0.0, dtype);  // in memory of its own
       eval(to);
     }
     to = call("put_rows", {to, pass.rows(device), rows});
   };
   put(cache.keys, heads.k);
   put(cache.values, heads.v);
-
-  const auto seen = [&](const Array& from, int64_t dim) {  // (kv_heads, keys, dim)
-    const Array rows = index_select(from, pass.key_rows(device), 0);
-    return transpose(reshape(as(rows, DType::f32), {rows.shape(0), kv_heads, dim}), 0, 1);
-  };
   const Config& c = pass.config();
-  const Array mask = c.alibi > 0 ? pass.alibi(q_heads, device) : pass.visible(form.window, device);
-  Attrs attrs{{"scale", form.scale}};
-  if (form.softcap > 0) attrs.set("softcap", form.softcap);
-  const std::vector<Array> out = apply(
-      "attention",
-      {transpose(heads.q, 0, 1), seen(cache.keys, heads.k.shape(2)), seen(cache.values, value_dim), mask},
-      attrs);
-  Array y = out[0];  // (heads, n, value_dim)
-  if (form.sinks) {
-    // A score more in the softmax's sum, and nothing more in what is summed up.
-    const Array share = sigmoid(out[1] - unsqueeze(form.sinks, 1));
-    y = y * unsqueeze(share, -1);
-  }
-  return reshape(transpose(y, 0, 1), {n, q_heads * value_dim});
+  return call("cached_attention",
+              {heads.q, cache.keys, cache.values, pass.key_rows(device), pass.key_positions(device),
+               pass.key_sequences(device), pass.positions(device), pass.sequences(device), form.sinks,
+               c.alibi > 0 ? pass.slopes(heads.q.shape(1), device) : Array()},
+              {{"scale", form.scale},
+               {"softcap", form.softcap},
+               {"window", form.window},
+               {"causal", c.causal},
+               {"type", type}});
 }
 
 // ---- Shared parts.

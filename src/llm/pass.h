@@ -19,7 +19,7 @@ struct State {
   Weights weights;
   std::vector<Device> devices;  ///< of each layer; then of what comes after them
   std::vector<LayerCache> cache;
-  DType cache_dtype = DType::f32;
+  quant::Type cache_type = quant::Type::f32;
   int64_t rows = 0;       ///< of each cache
   int64_t sequences = 1;  ///< that have recurrent state
   int64_t context = 0;    ///< positions that are there
@@ -77,11 +77,11 @@ class Pass {
   Array sequences(const Device& device) { return input("sequences", batch_.sequences, device); }
   Array rows(const Device& device) { return input("rows", batch_.rows, device); }
   Array key_rows(const Device& device) { return input("key rows", batch_.key_rows, device); }
+  Array key_positions(const Device& device) { return input("key positions", batch_.key_positions, device); }
+  Array key_sequences(const Device& device) { return input("key sequences", batch_.key_sequences, device); }
 
-  /// Which keys each token sees, bool (n, keys).
-  Array visible(int64_t window, const Device& device);
-  /// What distance takes off the scores of each head, f32 (heads, n, keys); -inf where a key is not seen.
-  Array alibi(int64_t heads, const Device& device);
+  /// What a position of distance takes off the scores of each head, f32 (heads).
+  Array slopes(int64_t heads, const Device& device);
   /// The rows of a rope table for the batch's tokens.
   const RopeTable& rope(int index, const Device& device);
 
@@ -93,7 +93,7 @@ class Pass {
   const Batch& batch_;
   std::map<std::string, Array> given_;
   std::map<Key, Array> inputs_;
-  std::map<std::pair<const Backend*, int64_t>, Array> masks_;
+  std::map<std::pair<const Backend*, int64_t>, Array> slopes_;
   std::map<std::pair<const Backend*, int>, RopeTable> ropes_;
   struct Bytes {
     Array x, codes;  ///< x stays, so that no other array can have its address

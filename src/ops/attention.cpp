@@ -7,6 +7,7 @@
 #include "backend/attention.h"
 #include "base/error.h"
 #include "ops/shorthand.h"
+#include "quant/quant.h"
 #include "weft/grad.h"
 
 namespace weft {
@@ -185,6 +186,14 @@ std::vector<Array> attention_backward_gradient(const GradCall& c) {
   return vjp(outputs, c.output_grads, inputs);
 }
 
+/// out and lse, by the kernels where there are any.
+std::vector<Array> attention_of(const Array& q, const Array& k, const Array& v, const Array& mask,
+                                const Attrs& attrs, const Device& device) {
+  const Op& op = find_op("attention");
+  const std::vector<Array> inputs = {q, k, v, mask};
+  return has_kernel(q, k, v) ? apply(op, inputs, attrs) : compose_attention({op, inputs, attrs, device});
+}
+
 /// `heads` heads where there was one for all.
 Array with_heads(const Array& x, const Shape& lead, int64_t heads) {
   Shape shape = lead;
@@ -227,13 +236,98 @@ Array sdpa(const OpCall& c) {
   Attrs attrs = {{"scale", 1 / std::sqrt(static_cast<double>(q.shape(-1)))}};
   for (const char* name : {"causal", "scale", "softcap", "window"})
     if (c.attrs.has(name)) attrs.set(name, c.attrs.values().at(name));
-  const Op& op = find_op("attention");
-  const std::vector<Array> inputs = {q, k, v, mask};
-  const Array out =
-      has_kernel(q, k, v) ? apply(op, inputs, attrs)[0] : compose_attention({op, inputs, attrs, c.device})[0];
+  const Array out = attention_of(q, k, v, mask, attrs, c.device)[0];
   const bool plain = std::ranges::all_of(c.inputs.begin(), c.inputs.begin() + 3,
                                          [](const Array& x) { return x.ndim() == 2; });
   return plain ? squeeze(out, 0) : out;
+}
+
+// ---- Attention over a cache. --------------------------------------------------------------------
+
+/// The inputs of cached_attention. Rows of the cache are the key heads' columns side by side, as floats or in
+/// blocks. A token sees a key of its own sequence that is not behind it (causal) nor `window` or more before.
+struct CachedInputs {
+  const Array &q, &keys, &values;                         // (n, heads, dim), (rows, ..)
+  const Array &key_rows, &key_positions, &key_sequences;  // i32 (keys)
+  const Array &positions, &sequences;                     // i32 (n)
+  const Array sinks, slopes;                              // f32 (heads), or none
+
+  explicit CachedInputs(const OpCall& c)
+      : q(c.inputs[0]),
+        keys(c.inputs[1]),
+        values(c.inputs[2]),
+        key_rows(c.inputs[3]),
+        key_positions(c.inputs[4]),
+        key_sequences(c.inputs[5]),
+        positions(c.inputs[6]),
+        sequences(c.inputs[7]),
+        sinks(input_or_none(c, 8)),
+        slopes(input_or_none(c, 9)) {}
+};
+
+std::vector<OutputSpec> infer_cached_attention(const OpCall& c) {
+  const CachedInputs in(c);
+  const std::string& type = c.attrs.text("type");
+  if (in.q.ndim() != 3 || in.q.dtype() != DType::f32 || in.q.size() == 0)
+    fail(ErrorKind::invalid, "[cached_attention] q is {} {}, expected f32 (n,heads,dim)",
+         name_of(in.q.dtype()), to_string(in.q.shape()));
+  for (const Array* cache : {&in.keys, &in.values})
+    if (cache->ndim() != 2 || cache->shape(0) != in.keys.shape(0) || cache->size() == 0 ||
+        (type.empty() ? !is_float(cache->dtype()) : cache->dtype() != DType::u8))
+      fail(ErrorKind::invalid, "[cached_attention] rows of the cache are {} {}, expected (rows,columns) {}",
+           name_of(cache->dtype()), to_string(cache->shape()), type.empty() ? "of a float" : "in blocks, u8");
+  const CachedProblem problem(in.q.shape(), in.keys.shape(), in.values.shape(), c.attrs);
+  const auto check = [&](const Array& x, DType dtype, int64_t count, std::string_view name) {
+    if (x && (x.dtype() != dtype || x.shape() != Shape{count}))
+      fail(ErrorKind::invalid, "[cached_attention] {} are {} {}, expected {} ({})", name, name_of(x.dtype()),
+           to_string(x.shape()), name_of(dtype), count);
+  };
+  const int64_t keys = in.key_rows.size();
+  check(in.key_rows, DType::i32, keys, "rows of keys");
+  check(in.key_positions, DType::i32, keys, "positions of keys");
+  check(in.key_sequences, DType::i32, keys, "sequences of keys");
+  check(in.positions, DType::i32, problem.tokens, "positions");
+  check(in.sequences, DType::i32, problem.tokens, "sequences");
+  check(in.sinks, DType::f32, problem.heads, "sinks");
+  check(in.slopes, DType::f32, problem.heads, "slopes");
+  return {{{problem.tokens, problem.heads * problem.value_dim}, DType::f32}};
+}
+
+/// bool (n, keys).
+Array visible_in_cache(const OpCall& c, const CachedInputs& in) {
+  const Array at = unsqueeze(in.positions, 1), key_at = unsqueeze(in.key_positions, 0);
+  const int64_t window = c.attrs.integer("window");
+  Array visible = eq(unsqueeze(in.sequences, 1), unsqueeze(in.key_sequences, 0));
+  if (c.attrs.flag("causal")) visible = both(visible, call("le", {key_at, at}));
+  if (window > 0) visible = both(visible, lt(at - key_at, scalar_like(at, static_cast<double>(window))));
+  return visible;
+}
+
+std::vector<Array> compose_cached_attention(const OpCall& c) {
+  const CachedInputs in(c);
+  const std::string& type = c.attrs.text("type");
+  const CachedProblem problem(in.q.shape(), in.keys.shape(), in.values.shape(), c.attrs);
+  const auto seen = [&](const Array& from, int64_t dim) {  // (key heads, keys, dim)
+    const Array rows = index_select(from, in.key_rows, 0);
+    const Ints shape = {rows.shape(0), problem.key_heads, dim};
+    return transpose(type.empty() ? reshape(f32(rows), shape)
+                                  : call("dequantize", {rows}, {{"type", type}, {"shape", shape}}),
+                     0, 1);
+  };
+  Array mask = visible_in_cache(c, in);
+  if (in.slopes) {
+    const Array far = f32(unsqueeze(in.key_positions, 0) - unsqueeze(in.positions, 1)),
+                bias = far * reshape(in.slopes, {-1, 1, 1});
+    mask = where(mask, bias, scalar_like(bias, -kInfinity));
+  }
+  Attrs attrs{{"scale", c.attrs.number("scale")}, {"causal", false}};  // the mask says it
+  if (c.attrs.number("softcap") > 0) attrs.set("softcap", c.attrs.number("softcap"));
+  const std::vector<Array> out = attention_of(transpose(in.q, 0, 1), seen(in.keys, problem.dim),
+                                              seen(in.values, problem.value_dim), mask, attrs, c.device);
+  Array y = out[0];  // (heads, n, value_dim)
+  // A sink is a score more in the softmax's sum, and nothing more in what is summed up.
+  if (in.sinks) y = y * unsqueeze(sigmoid(out[1] - unsqueeze(in.sinks, 1)), -1);
+  return {reshape(transpose(y, 0, 1), {in.q.shape(0), -1})};
 }
 
 // ---- Rotary position encoding. ------------------------------------------------------------------
@@ -336,6 +430,18 @@ std::vector<Op> attention_ops() {
        .infer = infer_attention_backward,
        .compose = compose_attention_backward,
        .gradient = attention_backward_gradient},
+      // The inputs of CachedInputs -> (n, heads * value_dim). `type`: of blocks in the cache.
+      {.name = "cached_attention",
+       .kind = OpKind::primitive,
+       .min_inputs = 8,
+       .max_inputs = 10,
+       .attrs = {{"scale", {}, true},
+                 {"softcap", 0.0},
+                 {"window", int64_t{0}},
+                 {"causal", true},
+                 {"type", std::string()}},
+       .infer = infer_cached_attention,
+       .compose = compose_cached_attention},
       composed1("sdpa", 3, 4, {{"causal", false}, {"scale"}, {"enable_gqa", false}, {"softcap"}, {"window"}},
                 sdpa),
       composed1("rope", 1, 2,

@@ -37,6 +37,17 @@ Specs infer_dequantize(const OpCall& c) {
   return {{shape, DType::f32}};
 }
 
+Specs infer_quantize(const OpCall& c) {
+  const Array& x = c.inputs[0];
+  const quant::Traits& block = quant::traits(type_of(c));
+  if (x.dtype() != DType::f32 || x.ndim() == 0 || x.shape(-1) % block.block_elements != 0)
+    fail(ErrorKind::invalid, "[quantize] x is {} {}, expected f32 whose last dim is whole {} blocks of {}",
+         name_of(x.dtype()), to_string(x.shape()), block.name, block.block_elements);
+  Shape shape = x.shape();
+  shape.back() = shape.back() / block.block_elements * block.block_bytes;
+  return {{shape, DType::u8}};
+}
+
 /// The packing of n rows of the attributes' "type" and "k". How rows are put together does not change its
 /// size.
 quant::Packing packing_of(const OpCall& c, int64_t n) {
@@ -120,6 +131,8 @@ std::vector<Op> primitive_rows() {
        .kind = OpKind::primitive,
        .attrs = {type, {"shape", {}, true}},
        .infer = infer_dequantize},
+      // x f32 (.., k) -> blocks, u8 (.., row bytes): those of ggml's reference quantisers
+      {.name = "quantize", .kind = OpKind::primitive, .attrs = {type}, .infer = infer_quantize},
       // w (n, row bytes) -> words in an order that is the device's own (quant/packing.h), once for a model.
       {.name = "repack", .kind = OpKind::primitive, .attrs = {type, k}, .infer = infer_repack},
       // repack(w) -> its values (n, k), in f32 or rounded to f16 for products that want halves

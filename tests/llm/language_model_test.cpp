@@ -164,9 +164,17 @@ TEST_SUITE("base: language models") {
     const GenerateResult result = other.generate(text.prompt, greedy(16));
     CHECK(result.cached_tokens == std::ssize(text.prompt) - 1);
     CHECK(result.tokens == text.follows);
-    LanguageModel halves = LanguageModel::open(kModel, {.cache_dtype = DType::f16});
+    LanguageModel halves = LanguageModel::open(kModel, {.cache_type = "f16"});
     CHECK(test::error_of([&] { halves.load_cache(file); }).kind == "invalid");
     std::filesystem::remove(file);
+  }
+
+  TEST_CASE("a cache of an unknown type, or of blocks that do not fit, is refused") {
+    const auto error = [](const char* type) {
+      return test::error_of([&] { LanguageModel::open(kModel, {.cache_type = type}); }).message;
+    };
+    CHECK(error("q3") == "[model] a cache is f32, f16, q8_0 or q4_0, not 'q3'");
+    CHECK(error("q8_0") == "[model] heads of 16 columns are not whole blocks of q8_0: --cache-type f16");
   }
 
   TEST_CASE("a grammar is kept to") {

@@ -179,7 +179,7 @@ TEST_SUITE("base: models") {
   TEST_CASE("sequences in one batch do not see each other") {
     for (const std::string name : {"llama", "gemma3", "bloom", "deepseek2", "lfm2", "qwen3next", "qwen35"}) {
       CAPTURE(name);
-      Model model(kModels / name, {.context = 32, .sequences = 4, .cache_dtype = DType::f32});
+      Model model(kModels / name, {.context = 32, .sequences = 4, .cache_type = quant::Type::f32});
       const std::vector<int32_t> ids = load_expected(kModels / name / "expect.safetensors").ids;
       std::vector<std::vector<TokenId>> texts;
       for (const auto& [first, count] : {std::pair{0, 13}, {3, 5}, {16, 13}, {9, 1}})
@@ -192,7 +192,7 @@ TEST_SUITE("base: models") {
       }
       for (const std::vector<size_t>& steps :
            {std::vector<size_t>{13, 5, 13, 1}, {1, 1, 1, 1}, {4, 4, 4, 4}, {2, 3, 6, 1}}) {
-        Model fresh(kModels / name, {.context = 32, .sequences = 4, .cache_dtype = DType::f32});
+        Model fresh(kModels / name, {.context = 32, .sequences = 4, .cache_type = quant::Type::f32});
         const std::vector<std::vector<float>> got = together(fresh, texts, steps);
         for (size_t i = 0; i < texts.size(); ++i) CHECK(difference(got[i], alone[i]) < 2e-4);
       }

@@ -47,7 +47,7 @@ std::string model_difference(const ModelCase& c, const Device& device) {
   try {
     const llm::Expected expected = llm::load_expected(c.expect);
     llm::LoadOptions options{
-        .device = device, .context = expected.length + expected.follow, .cache_dtype = DType::f32};
+        .device = device, .context = expected.length + expected.follow, .cache_type = quant::Type::f32};
     if (!c.adapter.empty()) options.adapters.push_back({c.adapter});
     llm::Model model(c.model, options);
     const llm::Comparison got = llm::compare(model, expected);

@@ -45,8 +45,8 @@ void ModelFlags::add_to(CLI::App& command) {
       ->check(CLI::PositiveNumber);
   command.add_option("--gpu-layers,--n-gpu-layers", gpu_layers, "Layers on the GPU; default: as many as fit")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--cache-type", cache_type, "Keys and values as f16 or f32")
-      ->check(CLI::IsMember({"f16", "f32"}));
+  command.add_option("--cache-type", cache_type, "Keys and values as f32, f16, q8_0 or q4_0")
+      ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0"}));
   command.add_option("--lora", loras, "A LoRA adapter to add; may be given several times");
   command.add_option("--lora-scaled", scaled_loras, "FILE:SCALE of an adapter");
   command.add_flag("--exact", exact, "Activations stay floats where weights are quantised");
@@ -62,7 +62,7 @@ LanguageModel ModelFlags::open() const {
   ModelOptions options{
       .device = Device::open(wish.value), .may_fall_back = device.empty(), .context = context};
   if (gpu_layers >= 0) options.gpu_layers = gpu_layers;
-  if (!cache_type.empty()) options.cache_dtype = dtype_from_name(cache_type);
+  if (!cache_type.empty()) options.cache_type = cache_type;
   if (exact) options.exact = true;
   for (const std::string& path : loras) options.adapters.push_back({path});
   for (const std::string& pair : scaled_loras) {

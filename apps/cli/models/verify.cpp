@@ -20,7 +20,7 @@ int verify(const Flags& flags) {
   const llm::Expected expected = llm::load_expected(flags.expect);
   llm::LoadOptions options{.device = Device::open(flags.device.empty() ? device_wish().value : flags.device),
                            .context = expected.length + expected.follow,
-                           .cache_dtype = DType::f32};
+                           .cache_type = quant::Type::f32};
   if (!flags.lora.empty()) options.adapters.push_back({flags.lora});
   llm::Model model(flags.model, options);
   const llm::Comparison got = llm::compare(model, expected);

@@ -22,32 +22,11 @@
 #include <vector>
 
 #include "backend/attention.h"
+#include "backend/cpu/attention_target.h"
 #include "backend/cpu/gemm_parts.h"
 #include "backend/cpu/gemm_target.h"
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/primitives.h"
-
-#ifndef WEFT_CPU_ATTENTION_ONCE
-#define WEFT_CPU_ATTENTION_ONCE
-namespace weft::cpu {
-
-/// A row's largest score so far, and the sum of exp(score - top).
-struct RowSum {
-  float top = -std::numeric_limits<float>::infinity(), total = 0;
-};
-
-/// What each target provides, for a row of scores. `bias` may be null, softcap 0.
-struct AttentionTarget {
-  /// Scores become exp(score - sum.top); returns what earlier results of the row have to be multiplied by.
-  float (*weigh)(float* scores, const float* bias, int64_t count, float softcap, RowSum& sum);
-  /// Scores become exp(score - lse), products (gradients of the weights) the gradients of the scores.
-  void (*backward)(float* scores, float* products, const float* bias, int64_t count, float softcap, float lse,
-                   float delta);
-  void (*scale)(float* x, int64_t count, float factor);
-};
-
-}  // namespace weft::cpu
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
@@ -147,9 +126,14 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace weft::cpu {
-namespace {
 
 HWY_EXPORT(target);
+
+const AttentionTarget& attention_target() {
+  return *HWY_DYNAMIC_DISPATCH(target)();
+}
+
+namespace {
 
 using Range = AttentionProblem::Range;
 
@@ -297,7 +281,7 @@ class Attention {
   }
 
   const GemmTarget& gemm_ = gemm_target();
-  const AttentionTarget& simd_ = *HWY_DYNAMIC_DISPATCH(target)();
+  const AttentionTarget& simd_ = attention_target();
   Tokens q_, k_, v_;
   std::optional<Tokens> mask_;
 };

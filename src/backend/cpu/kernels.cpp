@@ -55,6 +55,7 @@ const std::unordered_map<std::string_view, Kernel>& table() {
       {"convolve_weight", convolve_weight},
 
       {"matmul_batched", matmul},
+      {"quantize", quantize},
       {"dequantize", dequantize},
       {"repack", repack},
       {"dequantize_packed", dequantize_packed},
@@ -65,6 +66,7 @@ const std::unordered_map<std::string_view, Kernel>& table() {
       {"random_bits", random_bits},
       {"attention", attention},
       {"attention_backward", attention_backward},
+      {"cached_attention", cached_attention},
   };
   return kernels;
 }

@@ -49,8 +49,12 @@ KernelFunction random_bits;  // key u32 [2] -> u32 of the output's shape
 KernelFunction attention;           // q, k, v, mask? -> out, lse
 KernelFunction attention_backward;  // q, k, v, gradient of out, lse, delta, mask? -> gradients of q, k, v
 
+// cached_attention.cpp. Rows of a cache are read where they are; see ops/attention.cpp for the inputs.
+KernelFunction cached_attention;
+
 // quant.cpp. Blocks of ggml's "type", u8 (.., row bytes), and packed weights (quant/packing.h) of 16 rows
 // together.
+KernelFunction quantize;           // x f32 -> blocks
 KernelFunction dequantize;         // w -> f32
 KernelFunction repack;             // w (n, row bytes) -> words; "k"
 KernelFunction dequantize_packed;  // words -> f32 or f16 (n, k); "n", "k"

@@ -14,7 +14,7 @@
 namespace weft::cpu {
 namespace {
 
-/// Bytes from the start of the storage to a row.
+/// Elements from the start of the storage to a row.
 int64_t row_offset(const Layout& w, int64_t row) {
   int64_t offset = w.offset;
   for (size_t d = w.shape.size() - 1; d-- > 0; row /= w.shape[d]) offset += row % w.shape[d] * w.strides[d];
@@ -35,6 +35,24 @@ quant::Packing packing_of(int64_t n, const Attrs& attrs) {
 }
 
 }  // namespace
+
+void quantize(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+              const Attrs& attrs) {
+  const quant::Type type = quant::type_from_name(attrs.text("type"));
+  const Tensor& x = inputs[0];
+  const int64_t k = x.layout.shape.back(), elements = element_count(x.layout.shape);
+  if (elements == 0) return;
+  const uint64_t bytes = quant::row_bytes(type, static_cast<uint64_t>(k));
+  pool.for_each(static_cast<size_t>(elements / k), static_cast<size_t>(std::max<int64_t>(kTile / k, 1)),
+                [&](size_t begin, size_t end) {
+                  std::vector<float> row(static_cast<size_t>(k));
+                  for (size_t i = begin; i < end; ++i) {
+                    load_run(x, row_offset(x.layout, static_cast<int64_t>(i)), x.layout.strides.back(), k,
+                             row.data());
+                    quant::encode(type, row, {outputs[0].data + i * bytes, bytes});
+                  }
+                });
+}
 
 void dequantize(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                 const Attrs& attrs) {

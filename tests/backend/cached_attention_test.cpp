@@ -1,0 +1,168 @@
+// The kernel `cached_attention` of every backend against its composed form on the CPU.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+
+#include "array/host_tensor.h"
+#include "array/node.h"
+#include "backend/webgpu/webgpu_backend.h"
+#include "ops/shorthand.h"
+#include "support/gpus.h"
+#include "weft/grad.h"
+
+using namespace weft;
+
+namespace {
+
+struct Problem {
+  int64_t heads, key_heads, dim, value_dim;
+  std::vector<std::pair<int64_t, int64_t>> sequences;  // each: tokens before, and new ones
+  Attrs attrs = {};
+  std::string cache = "f32";
+  bool sinks = false, slopes = false;
+};
+
+std::vector<Problem> small_problems() {
+  const Attrs window = {{"window", 7}}, open = {{"causal", false}};
+  return {
+      {2, 2, 16, 16, {{0, 5}}},
+      {6, 2, 24, 40, {{0, 70}}},
+      {9, 3, 64, 64, {{300, 1}}, {}, "f16"},  // decoding
+      {9, 3, 64, 64, {{100, 1}, {7, 1}, {600, 1}}, {}, "f16"},
+      {4, 1, 256, 256, {{20, 30}}, window},
+      {4, 4, 32, 48, {{0, 40}, {33, 9}}, {{"softcap", 1.5}, {"window", 20}}, "f16"},
+      {8, 2, 64, 64, {{0, 20}, {70, 1}}, window, "f32", true},
+      {6, 3, 33, 31, {{3, 50}}, {}, "f32", false, true},
+      {5, 5, 20, 20, {{0, 90}, {0, 11}}, open, "f16", true, true},
+      {4, 2, 80, 64, {{1000, 3}}, {{"softcap", 3.0}}, "f16", true},
+      {2, 1, 576, 512, {{40, 20}}},
+      {4, 2, 64, 32, {{40, 20}}, {}, "q8_0"},
+      {4, 2, 32, 64, {{400, 1}, {3, 2}}, {}, "q4_0"},
+  };
+}
+
+/// The inputs of a call, on a device.
+class Run {
+ public:
+  Run(const Problem& p, const Device& device) : device_(device), attrs_(p.attrs) {
+    attrs_.set("scale", 1.7 / std::sqrt(static_cast<double>(p.dim)));
+    const std::vector<std::pair<std::string, AttrValue>> rest = {
+        {"softcap", 0.0}, {"window", int64_t{0}}, {"causal", true}, {"type", std::string()}};
+    for (const auto& [name, value] : rest)
+      if (!attrs_.has(name)) attrs_.set(name, value);
+    const bool blocks = p.cache.starts_with("q");
+    if (blocks) attrs_.set("type", p.cache);
+
+    // Rows of the cache in no order; fill at the end, and between sequences.
+    std::vector<int32_t> key_positions, key_sequences, positions, sequences;
+    int32_t index = 4;
+    for (const auto& [before, count] : p.sequences) {
+      for (int64_t i = 0; i < before + count; ++i) {
+        key_positions.push_back(static_cast<int32_t>(i));
+        key_sequences.push_back(index);
+        if (i < before) continue;
+        positions.push_back(static_cast<int32_t>(i));
+        sequences.push_back(index);
+      }
+      key_positions.insert(key_positions.end(), 3, 0);
+      key_sequences.insert(key_sequences.end(), 3, -1);
+      --index;
+    }
+    const auto keys = static_cast<int64_t>(key_positions.size()), rows = keys + 5,
+               n = static_cast<int64_t>(positions.size());
+    std::vector<int32_t> key_rows;
+    for (int64_t i = 0; i < rows; ++i) key_rows.push_back(static_cast<int32_t>(i));
+    std::shuffle(key_rows.begin(), key_rows.end(), std::mt19937(7));
+    key_rows.resize(static_cast<size_t>(keys));
+
+    const DType dtype = blocks ? DType::f32 : dtype_from_name(p.cache);
+    const auto cache = [&](int64_t columns, unsigned seed) {
+      const Array x = as(numbers({rows, columns}, seed), dtype);
+      return on_device(blocks ? call("quantize", {x}, {{"type", p.cache}}) : x);
+    };
+    // Queries as they come from a product: heads are not the outer dim of what they are a view of.
+    inputs_ = {transpose(on_device(numbers({p.heads, n, p.dim}, 1)), 0, 1),
+               cache(p.key_heads * p.dim, 2),
+               cache(p.key_heads * p.value_dim, 3),
+               integers(key_rows),
+               integers(key_positions),
+               integers(key_sequences),
+               integers(positions),
+               integers(sequences),
+               p.sinks ? on_device(numbers({p.heads}, 4)) : Array(),
+               p.slopes ? on_device(numbers({p.heads}, 5)) : Array()};
+  }
+
+  Array by_kernel() const { return call("cached_attention", inputs_, attrs_); }
+  Array composed() const {
+    const OpCall call{find_op("cached_attention"), inputs_, attrs_, device_};
+    return call.op.compose(call)[0];
+  }
+
+ private:
+  /// From -1 to 1.
+  static Array numbers(const Shape& shape, unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<float> values(static_cast<size_t>(element_count(shape)));
+    for (float& v : values) v = static_cast<float>(random()) * 0x1p-31f - 1;
+    return Array::from_vector(values, shape);
+  }
+  Array on_device(const Array& x) const { return Array::from_host(x.to_host(), device_); }
+  Array integers(const std::vector<int32_t>& values) const {
+    return Array::from_span(std::span(values), {std::ssize(values)}, device_);
+  }
+
+  Device device_;
+  Attrs attrs_;
+  std::vector<Array> inputs_;
+};
+
+void check_close(const Array& got, const Array& want) {
+  REQUIRE(got.shape() == want.shape());
+  const std::vector<float> a = got.to_vector(), b = want.to_vector();
+  size_t wrong = 0;
+  for (size_t i = 0; i < b.size(); ++i) wrong += !(std::abs(a[i] - b[i]) <= 2e-5f * (1 + std::abs(b[i])));
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+
+TEST_SUITE("base: cached attention") {
+  TEST_CASE("the CPU's kernel computes what the composed form does") {
+    const std::vector<Problem> problems = small_problems();
+    for (size_t i = 0; i < problems.size(); ++i) {
+      CAPTURE(i);
+      const Run run(problems[i], Device());
+      check_close(run.by_kernel(), run.composed());
+    }
+  }
+
+  TEST_CASE("a token that sees nothing is 0") {
+    const std::vector<int32_t> one = {1}, none = {-1};
+    const auto at = [](const std::vector<int32_t>& x) { return Array::from_span(std::span(x), {1}); };
+    const Array y =
+        call("cached_attention",
+             {ones({1, 2, 4}), ones({3, 4}), ones({3, 4}), at(one), at(one), at(none), at(one), at(one)},
+             {{"scale", 1.0}});
+    CHECK(y.to_vector() == std::vector<float>(8, 0.0f));
+  }
+
+  TEST_CASE("what does not fit is refused") {
+    const Array q = ones({1, 2, 4}), rows = ones({3, 4}), i = zeros({1}, {DType::i32});
+    const auto error = [&](const Array& keys, const Array& at, const Attrs& attrs) {
+      return test::error_of([&] { eval(call("cached_attention", {q, keys, rows, at, i, i, i, i}, attrs)); })
+          .message;
+    };
+    const Attrs plain = {{"scale", 1.0}};
+    const Array y = call("cached_attention", {q, rows, rows, i, i, i, i, i}, plain);
+    CHECK(test::error_of([&] { vjp({y}, {y}, {q}); }).message == "[grad] cached_attention has no gradient");
+    CHECK(error(ones({3, 6}), i, plain) ==
+          "[cached_attention] q (1,2,4), keys (3,6) and values (3,4) do not go together");
+    CHECK(error(rows, zeros({2}, {DType::i32}), plain) ==
+          "[cached_attention] positions of keys are i32 (1), expected i32 (2)");
+    CHECK(error(rows, i + 3, plain) == "[cached_attention] row 3 is not one of 3");
+    CHECK(error(zeros({3, 34}, {DType::u8}), i, {{"scale", 1.0}, {"type", std::string("q8_0")}}) ==
+          "[cached_attention] rows of the cache are f32 (3,4), expected (rows,columns) in blocks, u8");
+  }
+}
