@@ -36,10 +36,6 @@ bool has_f32_weights(const ModelFile& file) {
   return file.tensor("token_embd.weight").type == quant::Type::f32;
 }
 
-bool is_plain(quant::Type type) {
-  return type == quant::Type::f32 || type == quant::Type::f16;
-}
-
 State state_of(ModelFile file, const LoadOptions& options) {
   find_architecture(file.architecture);
   Config config = configured(file);
@@ -52,10 +48,6 @@ State state_of(ModelFile file, const LoadOptions& options) {
   state.devices.push_back(options.gpu_layers == 0 ? Device() : options.device);
   state.cache.resize(static_cast<size_t>(layers));
   state.cache_type = options.cache_type.value_or(floats ? quant::Type::f32 : quant::Type::f16);
-  if (!is_plain(state.cache_type) && options.device != Device() && options.gpu_layers != 0)
-    fail(ErrorKind::unsupported,
-         "[model] a cache of {} is for the CPU; on a GPU it is f16 or f32 (--cache-type)",
-         quant::traits(state.cache_type).name);
   state.context = options.context > 0 ? options.context : state.config.context;
   if (options.context <= 0 && options.default_context > 0)
     state.context = std::min(state.context, options.default_context);

@@ -283,6 +283,7 @@ std::vector<OutputSpec> infer_cached_attention(const OpCall& c) {
            to_string(x.shape()), name_of(dtype), count);
   };
   const int64_t keys = in.key_rows.size();
+  if (keys == 0) fail(ErrorKind::invalid, "[cached_attention] there are no keys");
   check(in.key_rows, DType::i32, keys, "rows of keys");
   check(in.key_positions, DType::i32, keys, "positions of keys");
   check(in.key_sequences, DType::i32, keys, "sequences of keys");

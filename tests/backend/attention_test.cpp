@@ -6,10 +6,10 @@
 #include <random>
 
 #include "array/host_tensor.h"
-#include "array/node.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "ops/shorthand.h"
 #include "support/gpus.h"
+#include "support/kernel_call.h"
 
 using namespace weft;
 
@@ -61,38 +61,6 @@ std::vector<float> numbers(int64_t count, unsigned seed) {
   return values;
 }
 
-/// A call as a step: apply() would give a software adapter the composed form.
-struct KernelCall {
-  Step step;
-  std::vector<Array> results;
-
-  explicit KernelCall(const OpCall& call) : step{.kernel = call.op.name, .attrs = &call.attrs} {
-    for (const Array& input : call.inputs) {
-      if (input) eval(input);
-      step.inputs.push_back(input ? Operand{value_of(input).storage, input.dtype(), value_of(input).layout}
-                                  : Operand{});
-    }
-    const auto node = std::make_shared<Node>(nullptr, Attrs(), std::vector<Array>(), call.device);
-    for (const OutputSpec& spec : call.op.infer(call)) {
-      const auto bytes = static_cast<uint64_t>(element_count(spec.shape)) * size_of(spec.dtype);
-      const Layout layout = Layout::contiguous(spec.shape);
-      node->outputs.push_back(
-          {spec.shape, spec.dtype, call.device.backend().alloc(bytes, call.op.name), layout});
-      step.outputs.push_back({node->outputs.back().storage, spec.dtype, layout});
-      results.emplace_back(node, results.size());
-    }
-  }
-
-  std::vector<StoragePtr> storages() const {
-    std::vector<StoragePtr> all;
-    for (const auto* operands : {&step.inputs, &step.outputs})
-      for (const Operand& operand : *operands)
-        if (operand.storage && std::ranges::find(all, operand.storage) == all.end())
-          all.push_back(operand.storage);
-    return all;
-  }
-};
-
 class Run {
  public:
   Run(const Problem& p, const Device& device) : problem_(p), device_(device), attrs_(p.attrs) {
@@ -110,7 +78,7 @@ class Run {
     const auto call_of = [&](std::string_view name, const std::vector<Array>& inputs) {
       const OpCall call{find_op(name), inputs, attrs_, device_};
       if (!kernels) return call.op.compose(call);
-      const KernelCall kernel(call);
+      const test::KernelCall kernel(call);
       device_.backend().run(std::span(&kernel.step, 1));
       return kernel.results;
     };
@@ -126,9 +94,11 @@ class Run {
     const Array rows = sum(as(q_, DType::f32), {-1});
     const std::vector<Array> forward = {q_, k_, v_, mask_},
                              backward = {q_, k_, v_, d_out_, rows, rows, mask_};
-    const KernelCall calls[] = {KernelCall({find_op("attention"), forward, attrs_, device_}),
-                                KernelCall({find_op("attention_backward"), backward, attrs_, device_})};
-    for (const KernelCall& call : calls) device_.backend().prepare(std::span(&call.step, 1), call.storages());
+    const test::KernelCall calls[] = {
+        test::KernelCall({find_op("attention"), forward, attrs_, device_}),
+        test::KernelCall({find_op("attention_backward"), backward, attrs_, device_})};
+    for (const test::KernelCall& call : calls)
+      device_.backend().prepare(std::span(&call.step, 1), call.storages());
   }
 
  private:

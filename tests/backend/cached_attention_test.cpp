@@ -5,10 +5,10 @@
 #include <random>
 
 #include "array/host_tensor.h"
-#include "array/node.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "ops/shorthand.h"
 #include "support/gpus.h"
+#include "support/kernel_call.h"
 #include "weft/grad.h"
 
 using namespace weft;
@@ -94,13 +94,16 @@ class Run {
                p.slopes ? on_device(numbers({p.heads}, 5)) : Array()};
   }
 
-  Array by_kernel() const { return call("cached_attention", inputs_, attrs_); }
+  Array by_kernel() const {
+    const test::KernelCall kernel({find_op("cached_attention"), inputs_, attrs_, device_});
+    device_.backend().run(std::span(&kernel.step, 1));
+    return kernel.results[0];
+  }
   Array composed() const {
     const OpCall call{find_op("cached_attention"), inputs_, attrs_, device_};
     return call.op.compose(call)[0];
   }
 
- private:
   /// From -1 to 1.
   static Array numbers(const Shape& shape, unsigned seed) {
     std::mt19937 random(seed);
@@ -108,6 +111,8 @@ class Run {
     for (float& v : values) v = static_cast<float>(random()) * 0x1p-31f - 1;
     return Array::from_vector(values, shape);
   }
+
+ private:
   Array on_device(const Array& x) const { return Array::from_host(x.to_host(), device_); }
   Array integers(const std::vector<int32_t>& values) const {
     return Array::from_span(std::span(values), {std::ssize(values)}, device_);
@@ -124,6 +129,15 @@ void check_close(const Array& got, const Array& want) {
   size_t wrong = 0;
   for (size_t i = 0; i < b.size(); ++i) wrong += !(std::abs(a[i] - b[i]) <= 2e-5f * (1 + std::abs(b[i])));
   CHECK(wrong == 0);
+}
+
+void check_on(const test::TestGpu& gpu, const std::vector<size_t>& which) {
+  const Device device(std::make_shared<WebgpuBackend>(gpu.open()));
+  const std::vector<Problem> problems = small_problems();
+  for (size_t i : which) {
+    CAPTURE(i);
+    check_close(Run(problems[i], device).by_kernel(), Run(problems[i], Device()).composed());
+  }
 }
 
 }  // namespace
@@ -161,8 +175,39 @@ TEST_SUITE("base: cached attention") {
           "[cached_attention] q (1,2,4), keys (3,6) and values (3,4) do not go together");
     CHECK(error(rows, zeros({2}, {DType::i32}), plain) ==
           "[cached_attention] positions of keys are i32 (1), expected i32 (2)");
+    CHECK(error(rows, zeros({0}, {DType::i32}), plain) == "[cached_attention] there are no keys");
     CHECK(error(rows, i + 3, plain) == "[cached_attention] row 3 is not one of 3");
     CHECK(error(zeros({3, 34}, {DType::u8}), i, {{"scale", 1.0}, {"type", std::string("q8_0")}}) ==
           "[cached_attention] rows of the cache are f32 (3,4), expected (rows,columns) in blocks, u8");
+  }
+}
+
+// Software adapters take up to a second for each of these kernels when they meet it first: two libraries
+// run some, `--no-skip` runs everything everywhere.
+TEST_SUITE("gpu cached attention") {
+  TEST_CASE("splits and tiles, sinks and slopes, wide heads, blocks") {
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      if (gpu.library.name == "Dawn 2026") check_on(gpu, {3, 8, 12});
+      if (gpu.library.name == "wgpu-native 29") check_on(gpu, {5, 6, 10});
+    });
+  }
+
+  TEST_CASE("every problem on every GPU" * doctest::skip()) {
+    test::on_every_gpu(
+        [&](const test::TestGpu& gpu) { check_on(gpu, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}); });
+  }
+
+  TEST_CASE("blocks are those that the CPU makes") {
+    const Array x = Run::numbers({5, 192}, 8);
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      const Device device(std::make_shared<WebgpuBackend>(gpu.open()));
+      for (const char* type : {"q8_0", "q4_0"}) {
+        const auto blocks_on = [&](const Device& on) {
+          return call("quantize", {Array::from_host(x.to_host(), on)}, {{"type", std::string(type)}});
+        };
+        CHECK(as(blocks_on(device), DType::f32).to_vector() ==
+              as(blocks_on(Device()), DType::f32).to_vector());
+      }
+    });
   }
 }

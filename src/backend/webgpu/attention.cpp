@@ -20,7 +20,8 @@ namespace {
 struct Source {
   std::string_view name, field;  // in WGSL: its number, and where it starts in Head
   const Operand& x;
-  bool per_query;  // rows of queries, else of keys
+  bool per_query;                 // rows of queries, else of keys
+  const Operand* rows = nullptr;  // where those of the keys are, if not one after the other
 };
 
 int64_t stride_from_end(const Operand& x, size_t k) {
@@ -32,20 +33,10 @@ struct Arrays {
   AttentionProblem problem;
   std::vector<Source> sources;
   const Operand* mask;
+  bool tokens_first = false;  // results are (tokens, heads, ..)
 
   int64_t head_count() const { return element_count(problem.batch) * problem.key_heads; }
 };
-
-/// x itself where its elements follow each other from the first on, else a copy.
-Operand contiguous(Context& context, const Operand& x) {
-  if (x.layout.is_contiguous()) return x;
-  const Layout layout = Layout::contiguous(x.layout.shape);
-  const Operand packed{
-      std::make_shared<WebgpuStorage>(context.scratch(element_count(x.layout.shape), "attention")), x.dtype,
-      layout};
-  copy(context, {.kernel = "copy", .inputs = {x}, .outputs = {packed}});
-  return packed;
-}
 
 void declare_number(Builder& builder, std::string_view name, std::string_view type,
                     const std::string& value) {
@@ -114,7 +105,9 @@ void declare_sources(Builder& builder, const Arrays& arrays) {
           fmt::format("{}select(NOWHERE, head.{} + r % group() * {} + r / group() * {}, r < rows()); }}\n",
                       at, s.field, builder.number(stride_from_end(s.x, 3)), token);
     else
-      row_of += fmt::format("{}select(NOWHERE, head.{} + r * {}, r < keys()); }}\n", at, s.field, token);
+      row_of += fmt::format(
+          "{}select(NOWHERE, head.{} + {} * {}, r < keys()); }}\n", at, s.field,
+          s.rows ? fmt::format("u32({})", builder.load(*s.rows, "min(r, keys() - 1u)")) : "r", token);
     load += fmt::format("{}{}; }}\n", at, builder.load(s.x, fmt::format("(at + column * {})", column)));
     if (const std::string pair = pair_of(builder, s.x); !pair.empty())
       load_pair += fmt::format("{}{}; }}\n", at, pair);
@@ -141,6 +134,8 @@ void declare(Builder& builder, const Arrays& arrays) {
                                                         {"queries", p.queries}, {"keys", p.keys},
                                                         {"dim", p.dim},         {"value_dim", p.value_dim}};
   for (const auto& [name, value] : sizes) declare_size(builder, name, value);
+  declare_size(builder, "head_rows", arrays.tokens_first ? 1 : p.queries);
+  declare_size(builder, "token_rows", arrays.tokens_first ? p.heads() : 1);
   declare_number(builder, "scale", "f32", builder.real(p.scale));
   declare_number(builder, "softcap", "f32", builder.real(p.softcap));
   declare_number(builder, "back", "i32", "bitcast<i32>(" + builder.number(p.back) + ")");
@@ -345,9 +340,11 @@ void by_matrices(Context& context, const Arrays& arrays, const Operand& out, con
 
 // ---- Few rows. ----------------------------------------------------------------------------------
 
-constexpr int64_t kDecodeRows = 8;       // of a workgroup
+constexpr int64_t kDecodeRows = 8;       // of a workgroup, half of that where a key has many columns
 constexpr int64_t kDecodeGroups = 1024;  // workgroups that fill a large GPU
 constexpr int64_t kDecodeKeys = 128;     // that a workgroup takes at a time
+constexpr int64_t kMostColumns = 512;    // of a value: two of them to each of 256 invocations
+constexpr int64_t kFewRows = 16;         // of a head, up to which keys are split
 
 std::string team_sum(const gpu::Features& features) {
   if (features.subgroups && features.subgroup_min >= 8)
@@ -390,7 +387,8 @@ void join_splits(Context& context, const AttentionProblem& p, int64_t splits, co
 /// Few rows: each workgroup takes a part of the keys.
 void by_splits(Context& context, const Arrays& arrays, const Operand& out, const Operand& lse) {
   const AttentionProblem& p = arrays.problem;
-  const int64_t rows = std::min(p.rows(), kDecodeRows), blocks = (p.rows() + rows - 1) / rows,
+  const int64_t most_rows = p.dim > AttentionProblem::kMaxDim ? kDecodeRows / 2 : kDecodeRows,
+                rows = std::min(p.rows(), most_rows), blocks = (p.rows() + rows - 1) / rows,
                 groups = arrays.head_count() * blocks, most = (p.keys + kDecodeKeys - 1) / kDecodeKeys,
                 wanted = std::clamp<int64_t>(kDecodeGroups / groups, 1, most),
                 split_keys = (most + wanted - 1) / wanted * kDecodeKeys,
@@ -433,6 +431,71 @@ void by_splits(Context& context, const Arrays& arrays, const Operand& out, const
   if (!direct) join_splits(context, p, splits, partial, out, lse);
 }
 
+// ---- Over a cache. ------------------------------------------------------------------------------
+
+Operand floats(Context& context, const Shape& shape) {
+  return {std::make_shared<WebgpuStorage>(context.scratch(element_count(shape), "attention")), DType::f32,
+          Layout::contiguous(shape)};
+}
+
+/// The values of some rows of a cache in blocks, f32 (keys, columns).
+Operand unpacked_rows(Context& context, const Operand& cache, const Operand& rows, quant::Type type) {
+  const quant::Traits& block = quant::traits(type);
+  const int64_t keys = element_count(rows.layout.shape), bytes = cache.layout.shape[1];
+  const Layout picked = Layout::contiguous({keys, bytes});
+  const Operand blocks{std::make_shared<WebgpuStorage>(context.scratch((keys * bytes + 3) / 4, "attention")),
+                       DType::u8, picked};
+  const Attrs dim{{"dim", int64_t{0}}};
+  index_select(context,
+               {.kernel = "index_pick", .inputs = {cache, rows}, .outputs = {blocks}, .attrs = &dim});
+  const Operand values = floats(context, {keys, bytes / block.block_bytes * block.block_elements});
+  const Attrs attrs{{"type", std::string(block.name)}, {"shape", values.layout.shape}};
+  dequantize(context, {.kernel = "dequantize", .inputs = {blocks}, .outputs = {values}, .attrs = &attrs});
+  return values;
+}
+
+/// What is added to the scores, f32 (heads or 1, n, keys): -inf where a key is not seen. `ints`: rows,
+/// positions and sequences of keys, positions and sequences.
+Operand cache_mask(Context& context, const CachedProblem& p, const std::vector<Operand>& ints,
+                   const Operand& slopes) {
+  const int64_t keys = element_count(ints[0].layout.shape);
+  const Operand mask = floats(context, {slopes.storage ? p.heads : 1, p.tokens, keys});
+  Builder builder("cache_mask");
+  builder.code = fmt::format(
+      "fn element(i: u32) -> Result {{\n  let key = i % {0};\n  let token = i / {0} % {1};\n"
+      "  let distance = {2} - {3};\n  var seen = {4} == {5};\n",
+      builder.number(keys), builder.number(p.tokens), builder.load(ints[3], "token"),
+      builder.load(ints[1], "key"), builder.load(ints[4], "token"), builder.load(ints[2], "key"));
+  if (p.causal) builder.code += "  seen = seen && distance >= 0;\n";
+  if (p.window > 0)
+    builder.code += fmt::format("  seen = seen && distance < i32({});\n", builder.number(p.window));
+  std::string bias = "0.0";
+  if (slopes.storage)
+    bias = fmt::format(
+        "-f32(distance) * {}",
+        builder.load(contiguous(context, slopes),
+                     fmt::format("(i / ({} * {}))", builder.number(keys), builder.number(p.tokens))));
+  builder.code += fmt::format("  return Result({});\n}}\n",
+                              encode(DType::f32, fmt::format("select(-weft_inf(), {}, seen)", bias)));
+  builder.map(context, std::span(&mask, 1));
+  return mask;
+}
+
+/// A sink is a score more in the softmax's sum, and nothing more in what is summed up.
+void add_sinks(Context& context, const CachedProblem& p, const Operand& sums, const Operand& lse,
+               const Operand& sinks, const Operand& out) {
+  Builder builder("attention_sinks");
+  builder.code =
+      fmt::format("fn element(i: u32) -> Result {{\n  let row = i / {};\n", builder.number(p.value_dim));
+  // exp(80) is finite, and more than enough.
+  const std::string share = fmt::format(
+      "(1.0 + exp(min({} - {}, 80.0)))",
+      builder.load(sinks, fmt::format("(row % {})", builder.number(p.heads))), builder.load(lse, "row"));
+  builder.code +=
+      fmt::format("  return Result({});\n}}\n", encode(DType::f32, builder.load(sums, "i") + " / " + share));
+  builder.map(context, std::span(&out, 1));
+}
+
 }  // namespace
 
 void attention(Context& context, const Step& step) {
@@ -441,11 +504,48 @@ void attention(Context& context, const Step& step) {
   const Arrays arrays{.problem{q.layout, k.layout, v.layout, *step.attrs},
                       .sources = {{"QUERY", "q", q, true}, {"KEY", "k", k, false}, {"VALUE", "v", v, false}},
                       .mask = masked ? &step.inputs[3] : nullptr};
-  constexpr int64_t kFewRows = 16;
   if (arrays.problem.rows() > kFewRows && fit_matrices(context, arrays))
     return by_matrices(context, arrays, step.outputs[0], step.outputs[1]);
   (arrays.problem.rows() <= kFewRows ? by_splits : by_tiles)(context, arrays, step.outputs[0],
                                                              step.outputs[1]);
+}
+
+/// The inputs of cached_attention as those of attention: rows of the cache where they are, and a mask.
+void cached_attention(Context& context, const Step& step) {
+  const auto optional = [&](size_t i) { return i < step.inputs.size() ? step.inputs[i] : Operand{}; };
+  const Operand &q = step.inputs[0], &out = step.outputs[0], sinks = optional(8), slopes = optional(9);
+  const CachedProblem p(q.layout.shape, step.inputs[1].layout.shape, step.inputs[2].layout.shape,
+                        *step.attrs);
+  if (p.value_dim > kMostColumns)
+    fail(ErrorKind::unsupported, "[cached_attention] values of {} columns; on a GPU up to {} are possible",
+         p.value_dim, kMostColumns);
+  std::vector<Operand> ints;  // rows, positions and sequences of keys; positions and sequences
+  for (size_t i = 3; i < 8; ++i) ints.push_back(contiguous(context, step.inputs[i]));
+  const int64_t keys = element_count(ints[0].layout.shape);
+  const auto cached = [&](const Operand& cache, int64_t dim) {
+    const Operand from = p.type ? unpacked_rows(context, cache, ints[0], *p.type) : cache;
+    const std::vector<int64_t>& strides = from.layout.strides;
+    return Operand{
+        from.storage, from.dtype,
+        Layout{{p.key_heads, keys, dim}, {dim * strides[1], strides[0], strides[1]}, from.layout.offset}};
+  };
+  const Operand queries{q.storage, q.dtype, q.layout.permuted({1, 0, 2})},
+      k = cached(step.inputs[1], p.dim), v = cached(step.inputs[2], p.value_dim),
+      mask = cache_mask(context, p, ints, slopes), lse = floats(context, {p.tokens * p.heads});
+  Attrs attrs{{"scale", double{p.scale}}, {"causal", false}};  // the mask says it
+  if (p.softcap > 0) attrs.set("softcap", double{p.softcap});
+  const Operand* places = p.type ? nullptr : &ints[0];
+  const Arrays arrays{.problem{queries.layout, k.layout, v.layout, attrs},
+                      .sources = {{"QUERY", "q", queries, true},
+                                  {"KEY", "k", k, false, places},
+                                  {"VALUE", "v", v, false, places}},
+                      .mask = &mask,
+                      .tokens_first = true};
+  const Operand sums = sinks.storage ? floats(context, out.layout.shape) : out;
+  const bool few =
+      arrays.problem.rows() <= kFewRows || std::max(p.dim, p.value_dim) > AttentionProblem::kMaxDim;
+  (few ? by_splits : by_tiles)(context, arrays, sums, lse);
+  if (sinks.storage) add_sinks(context, p, sums, lse, contiguous(context, sinks), out);
 }
 
 void attention_backward(Context& context, const Step& step) {

@@ -92,6 +92,7 @@ void scatter(Context& context, const Step& step);
 void put_rows(Context& context, const Step& step);
 void search_sorted(Context& context, const Step& step);
 void sort(Context& context, const Step& step);
+void quantize(Context& context, const Step& step);
 void dequantize(Context& context, const Step& step);
 void repack(Context& context, const Step& step);
 void dequantize_packed(Context& context, const Step& step);
@@ -100,10 +101,14 @@ void quantize_i8(Context& context, const Step& step);
 void random_bits(Context& context, const Step& step);
 void attention(Context& context, const Step& step);
 void attention_backward(Context& context, const Step& step);
+void cached_attention(Context& context, const Step& step);
 
 /// The value of an instruction that does not fold, over registers x0, x1 ...
 std::string expression(Builder& builder, const ElementwiseProgram& program,
                        const ElementwiseProgram::Instruction& instruction);
+
+/// x itself where its elements follow each other from the first on, else a copy.
+Operand contiguous(Context& context, const Operand& x);
 
 /// to[i] = from element i, converted; both contiguous.
 void convert_all(Context& context, const Operand& from, DType dtype, const gpu::Buffer& to);

@@ -33,6 +33,7 @@ const std::unordered_map<std::string_view, Record>& table() {
       {"reduce_argmin", reduce},
 
       {"matmul_batched", matmul},
+      {"quantize", quantize},
       {"dequantize", dequantize},
       {"repack", repack},
       {"dequantize_packed", dequantize_packed},
@@ -42,6 +43,7 @@ const std::unordered_map<std::string_view, Record>& table() {
 
       {"attention", attention},
       {"attention_backward", attention_backward},
+      {"cached_attention", cached_attention},
 
       {"scan_cumsum", scan},
       {"scan_cumprod", scan},

@@ -141,6 +141,15 @@ void copy(Context& context, const Step& step) {
   map_bits(context, builder, step.inputs, step.outputs);
 }
 
+Operand contiguous(Context& context, const Operand& x) {
+  if (x.layout.is_contiguous()) return x;
+  const Layout layout = Layout::contiguous(x.layout.shape);
+  const int64_t words = (element_count(x.layout.shape) * static_cast<int64_t>(size_of(x.dtype)) + 3) / 4;
+  const Operand packed{std::make_shared<WebgpuStorage>(context.scratch(words, "copy")), x.dtype, layout};
+  copy(context, {.kernel = "copy", .inputs = {x}, .outputs = {packed}});
+  return packed;
+}
+
 void pad_constant(Context& context, const Step& step) {
   const Operand &x = step.inputs[0], &out = step.outputs[0];
   const std::vector<int64_t>& lo = step.attrs->list("lo");

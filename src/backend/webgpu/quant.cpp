@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "backend/webgpu/qmatmul.h"
+#include "base/error.h"
 #include "quant/grids.h"
 
 namespace weft::embedded {
@@ -145,6 +146,20 @@ std::string_view name_of_scales(quant::Scales scales) {
   static constexpr std::string_view kNames[] = {"half",    "bfloat", "halves", "sixes",
                                                 "nibbles", "bytes",  "parts"};
   return kNames[static_cast<size_t>(scales)];
+}
+
+void quantize(Context& context, const Step& step) {
+  const quant::Type type = quant::type_from_name(step.attrs->text("type"));
+  if (type != quant::Type::q8_0 && type != quant::Type::q4_0)
+    fail(ErrorKind::unsupported, "[webgpu] quantize makes q8_0 and q4_0, not {}", quant::traits(type).name);
+  if (element_count(step.outputs[0].layout.shape) == 0) return;
+  Builder builder("quantize");
+  builder.settings.push_back({"BYTES", quant::traits(type).block_bytes});
+  builder.settings.push_back({"NIBBLES", type == quant::Type::q4_0});
+  builder.code =
+      "fn x(i: u32) -> f32 { return " + builder.load(contiguous(context, step.inputs[0]), "i") + "; }\n";
+  builder.code += embedded::webgpu_kernels("quantize");
+  builder.map(context, step.outputs);
 }
 
 void dequantize(Context& context, const Step& step) {

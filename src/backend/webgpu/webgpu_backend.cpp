@@ -61,7 +61,7 @@ MemoryUse WebgpuBackend::memory() const {
 
 bool WebgpuBackend::has_kernel(std::string_view op) const {
   // Software adapters take a second to compile a kernel of tiles, and run products without barriers faster.
-  const bool slow = software_ && op.starts_with("attention");
+  const bool slow = software_ && op.find("attention") != op.npos;
   return webgpu::has_kernel(op) && !slow;
 }
 

@@ -30,7 +30,7 @@ fn position_of(row: u32) -> i32 { return i32(row / group()); }
 fn mask_row_of(head: Head, row: u32) -> u32 {
   return head.mask + row % group() * mask_head() + row / group() * mask_token();
 }
-// The row's index in (.., heads, tokens).
+// The row's index in (.., heads, tokens), or in (tokens, heads).
 fn output_row(head: Head, row: u32) -> u32 {
-  return (head.index * group() + row % group()) * queries() + row / group();
+  return (head.index * group() + row % group()) * head_rows() + row / group() * token_rows();
 }
