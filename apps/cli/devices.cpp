@@ -20,10 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-DeviceWish wish(const std::string& option) {
-  return option.empty() ? device_wish() : DeviceWish{option, "--device"};
-}
-
 int cpu_threads() {
   return env::get_count("WEFT_THREADS").value_or(static_cast<int>(std::thread::hardware_concurrency()));
 }
@@ -158,7 +154,7 @@ void print_json(const std::vector<DeviceEntry>& devices, const std::vector<gpu::
 int devices(const DevicesOptions& options) {
   const std::vector<gpu::LibraryReport> libraries = gpu::probe_all();
   const std::vector<DeviceEntry> list = list_devices(libraries);
-  const DeviceWish wanted = wish(options.device);
+  const DeviceWish wanted = device_wish(options.device);
   const DeviceChoice choice = choose_device(wanted.value, list);
   if (options.json) {
     print_json(list, libraries, wanted, choice);
@@ -171,7 +167,7 @@ int devices(const DevicesOptions& options) {
 }
 
 int selftest(const std::string& device) {
-  const DeviceChoice choice = choose_device(wish(device).value, list_devices(gpu::probe_all()));
+  const DeviceChoice choice = choose_device(device_wish(device).value, list_devices(gpu::probe_all()));
   fmt::print("self-test on {} ({}): {}\n", choice.device.id, choice.device.name, choice.reason);
   const std::unique_ptr<Backend> backend = open_device(choice.device);
   term::Table table({"op", "max difference", "tolerance", "speed", ""});

@@ -23,7 +23,7 @@ void print_vector(llm::Embedder& embedder, std::string_view text) {
 }  // namespace
 
 int embed(const EmbedOptions& options) {
-  const Device device = Device::open(options.device.empty() ? device_wish().value : options.device);
+  const Device device = Device::open(device_wish(options.device).value);
   llm::Embedder embedder(pull::resolve_model(options.model), device);
   if (!options.jsonl) {
     print_vector(embedder, std::string(std::istreambuf_iterator<char>(std::cin), {}));

@@ -107,7 +107,8 @@ DeviceChoice choose_device(const std::string& wanted, const std::vector<DeviceEn
   no_such_device(wanted, devices);
 }
 
-DeviceWish device_wish() {
+DeviceWish device_wish(const std::string& option) {
+  if (!option.empty()) return {option, "--device"};
   for (const char* name : {"WEFT_DEVICE", "DEVICE"})
     if (auto value = env::get(name)) return {*value, name};
   return {};

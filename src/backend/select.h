@@ -36,12 +36,13 @@ struct DeviceChoice {
 /// any case. Throws ErrorKind::invalid, with the list of devices, when there is no such device.
 DeviceChoice choose_device(const std::string& wanted, const std::vector<DeviceEntry>& devices);
 
-/// What WEFT_DEVICE, then DEVICE, ask for; "auto" when neither does. `source` tells which one spoke.
+/// What `option` (--device), then WEFT_DEVICE, then DEVICE ask for; "auto" when none does. `source` tells
+/// which one spoke.
 struct DeviceWish {
   std::string value = "auto";
   std::string source = "default";
 };
-DeviceWish device_wish();
+DeviceWish device_wish(const std::string& option = {});
 
 /// Opens a device of the list. Throws ErrorKind::unsupported when it is not there any more.
 std::unique_ptr<Backend> open_device(const DeviceEntry& device);

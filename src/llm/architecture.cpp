@@ -32,6 +32,13 @@ const Architecture& find_architecture(std::string_view name) {
   return found->second;
 }
 
+Config config_of(const ModelFile& file) {
+  const Architecture& row = find_architecture(file.architecture);  // told before anything that is missing
+  Config config(file);
+  if (row.configure) row.configure(config, file);
+  return config;
+}
+
 std::vector<std::string_view> architecture_names() {
   std::vector<std::string_view> names;
   for (const auto& [name, row] : table()) names.push_back(name);

@@ -21,6 +21,9 @@ struct Architecture {
 const Architecture& find_architecture(std::string_view name);
 std::vector<std::string_view> architecture_names();  ///< sorted
 
+/// The numbers of a file, with what its architecture leaves to convention.
+Config config_of(const ModelFile& file);
+
 // Rows of one family, collected by architecture.cpp.
 std::vector<Architecture> llama_architectures();
 std::vector<Architecture> gemma_architectures();

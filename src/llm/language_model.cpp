@@ -95,8 +95,7 @@ struct LanguageModel::Engine {
                           .progress = std::move(progress)};
     load.context = options.context;
     if (options.cache_type) load.cache_type = cache_type_from(*options.cache_type);
-    for (const AdapterOption& adapter : options.adapters)
-      load.adapters.push_back({adapter.path, adapter.scale});
+    load.adapters = options.adapters;
     if (load.context <= 0) load.default_context = kDefaultContext;
     model.emplace(path, load);
     if (!model->config().causal)

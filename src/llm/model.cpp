@@ -15,21 +15,13 @@ int64_t pages_for(const LoadOptions& options, int64_t context) {
   return (context + kPageRows - 1) / kPageRows * options.sequences + 1;
 }
 
-Config configured(const ModelFile& file) {
-  Config config(file);
-  const Architecture& row = find_architecture(file.architecture);
-  if (row.configure) row.configure(config, file);
-  return config;
-}
-
-Weights weights_of(ModelFile file, const LoadOptions& options, int64_t layers) {
-  const int64_t first = options.gpu_layers < 0 ? 0 : std::max<int64_t>(layers - options.gpu_layers, 0);
-  const bool all = first == 0 && options.gpu_layers != 0, none = options.gpu_layers == 0;
-  return {std::move(file), [=, device = options.device](int64_t layer) {
-            if (layer == -2) return none ? Device() : device;
-            if (layer == -1) return all ? device : Device();
-            return layer >= first ? device : Device();
-          }};
+/// Of each layer, and of what comes after them. What comes before them is with the first.
+std::vector<Device> devices_of(const LoadOptions& options, int64_t layers) {
+  std::vector<Device> devices(static_cast<size_t>(layers) + 1, options.device);
+  const int64_t on_device = options.gpu_layers < 0 ? layers : std::min(options.gpu_layers, layers);
+  std::fill_n(devices.begin(), layers - on_device, Device());
+  if (on_device == 0) devices.back() = Device();
+  return devices;
 }
 
 bool has_f32_weights(const ModelFile& file) {
@@ -37,15 +29,11 @@ bool has_f32_weights(const ModelFile& file) {
 }
 
 State state_of(ModelFile file, const LoadOptions& options) {
-  find_architecture(file.architecture);
-  Config config = configured(file);
+  Config config = config_of(file);
   const auto layers = std::ssize(config.layers);
   const bool floats = has_f32_weights(file), exact = options.exact.value_or(file.exact);
-  State state(std::move(config), weights_of(std::move(file), options, layers));
-  for (int64_t i = 0; i < layers; ++i)
-    state.devices.push_back(options.gpu_layers < 0 || i >= layers - options.gpu_layers ? options.device
-                                                                                       : Device());
-  state.devices.push_back(options.gpu_layers == 0 ? Device() : options.device);
+  State state(std::move(config), Weights(std::move(file), devices_of(options, layers)));
+  state.devices = state.weights.devices();
   state.cache.resize(static_cast<size_t>(layers));
   state.cache_type = options.cache_type.value_or(floats ? quant::Type::f32 : quant::Type::f16);
   state.context = options.context > 0 ? options.context : state.config.context;
@@ -63,7 +51,7 @@ Model::Model(ModelFile file_read, const LoadOptions& options)
     : state_(state_of(std::move(file_read), options)),
       architecture_(find_architecture(state_.config.architecture)),
       pages_(pages_for(options, state_.context)) {
-  for (const AdapterChoice& choice : options.adapters)
+  for (const AdapterOption& choice : options.adapters)
     state_.weights.add_adapter(open_adapter(choice.path, file()), choice.scale);
   uint64_t total = 0;
   for (const auto& [name, tensor] : file().tensors) total += tensor.bytes();

@@ -10,13 +10,9 @@
 #include "llm/architecture.h"
 #include "llm/pass.h"
 #include "weft/compile.h"
+#include "weft/llm.h"
 
 namespace weft::llm {
-
-struct AdapterChoice {
-  std::filesystem::path path;
-  double scale = 1;
-};
 
 struct LoadOptions {
   Device device = {};
@@ -26,7 +22,7 @@ struct LoadOptions {
   int64_t sequences = 1;                       ///< at a time
   std::optional<quant::Type> cache_type = {};  ///< f32 where the model's weights are, else f16
   std::optional<bool> exact = {};              ///< activations stay floats where weights are blocks
-  std::vector<AdapterChoice> adapters = {};
+  std::vector<AdapterOption> adapters = {};
   std::function<void(uint64_t bytes, uint64_t total)> progress = {};
 };
 
@@ -43,7 +39,6 @@ class Model {
   const ModelFile& file() const { return state_.weights.file(); }
   const Device& device() const { return state_.devices.back(); }
   int64_t context() const { return state_.context; }
-  uint64_t weight_bytes() const { return state_.weights.bytes_read(); }
 
   Pages& pages() { return pages_; }
   /// What the architecture gives for a batch: logits (wanted tokens, vocabulary). Not evaluated yet.

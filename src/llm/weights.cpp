@@ -1,5 +1,6 @@
 #include "llm/weights.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
@@ -17,14 +18,12 @@ std::optional<DType> float_dtype(quant::Type type) {
 
 }  // namespace
 
-int64_t layer_of(std::string_view tensor) {
+const Device& Weights::device_of(const std::string& name) const {
   constexpr std::string_view kPrefix = "blk.";
-  int64_t layer = 0;
-  if (tensor.starts_with(kPrefix)) {
-    std::from_chars(tensor.data() + kPrefix.size(), tensor.data() + tensor.size(), layer);
-    return layer;
-  }
-  return tensor.starts_with("output") ? -2 : -1;
+  if (!name.starts_with(kPrefix)) return name.starts_with("output") ? devices_.back() : devices_.front();
+  size_t layer = 0;
+  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
+  return devices_[std::min(layer, devices_.size() - 1)];  // an adapter may name a layer that there is not
 }
 
 const StoredTensor& Weights::stored(const std::string& name, const Shape& shape) const {
@@ -56,8 +55,8 @@ Array Weights::upload(const StoredTensor& tensor, const Device& device) {
   return result;
 }
 
-Device Weights::product_device(const std::string& name) const {
-  return device_of_(name == "token_embd.weight" ? -2 : layer_of(name));
+const Device& Weights::product_device(const std::string& name) const {
+  return name == "token_embd.weight" ? devices_.back() : device_of(name);
 }
 
 const Array& Weights::vector(const std::string& name, const Shape& shape) {
@@ -70,8 +69,7 @@ const Array& Weights::vector(const std::string& name, const Shape& shape) {
     };
     if (squeezed(tensor.shape) != squeezed(shape)) stored(name, shape);
     bytes_read_ += tensor.bytes();
-    found =
-        vectors_.emplace(name, Array::from_vector(tensor.values(), shape, device_of_(layer_of(name)))).first;
+    found = vectors_.emplace(name, Array::from_vector(tensor.values(), shape, device_of(name))).first;
   }
   return found->second;
 }
@@ -102,7 +100,7 @@ const Array& Weights::table(const std::string& name, const Shape& shape) {
   auto found = tables_.find(name);
   if (found == tables_.end()) {
     const StoredTensor& tensor = stored(name, shape);
-    const Device device = device_of_(layer_of(name));
+    const Device device = device_of(name);
     const auto matrix = matrices_.find(name);
     const bool shared =
         matrix != matrices_.end() && !matrix->second.is_packed() && product_device(name) == device;

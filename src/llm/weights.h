@@ -23,11 +23,13 @@ struct Matrix {
 /// an architecture is the only list of what a model has.
 class Weights {
  public:
-  /// `device_of(layer)` for tensors "blk.LAYER.", -1 for those before the layers, -2 for those after them.
-  Weights(ModelFile file, std::function<Device(int64_t layer)> device_of)
-      : file_(std::move(file)), device_of_(std::move(device_of)) {}
+  /// `devices`: of each layer's tensors "blk.LAYER.", then of those after the layers. Those before them are
+  /// on the first.
+  Weights(ModelFile file, std::vector<Device> devices)
+      : file_(std::move(file)), devices_(std::move(devices)) {}
 
   const ModelFile& file() const { return file_; }
+  const std::vector<Device>& devices() const { return devices_; }
   bool has(std::string_view tensor) const { return file_.has(tensor); }
   Shape shape(const std::string& tensor) const { return file_.tensor(tensor).shape; }
 
@@ -49,21 +51,19 @@ class Weights {
   std::function<void(uint64_t bytes_read)> on_read;  ///< after each tensor
 
  private:
+  const Device& device_of(const std::string& name) const;
   const StoredTensor& stored(const std::string& name, const Shape& shape) const;
   /// In the type it is stored in: floats as they are, blocks as rows of u8.
   Array upload(const StoredTensor& tensor, const Device& device);
   /// Where a product with a matrix is: the table of tokens is multiplied with after the layers.
-  Device product_device(const std::string& name) const;
+  const Device& product_device(const std::string& name) const;
 
   ModelFile file_;
-  std::function<Device(int64_t)> device_of_;
+  std::vector<Device> devices_;
   std::map<std::string, Array> vectors_, tables_;
   std::map<std::string, Matrix> matrices_;
   std::map<std::string, std::vector<Adapter>> adapters_;
   uint64_t bytes_read_ = 0;
 };
-
-/// The layer that a tensor belongs to, as Weights counts them.
-int64_t layer_of(std::string_view tensor);
 
 }  // namespace weft::llm

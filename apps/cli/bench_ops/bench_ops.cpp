@@ -160,7 +160,7 @@ void show_progress(std::string_view name) {
 }  // namespace
 
 int run(const Options& options) {
-  const std::string wanted = options.device.empty() ? device_wish().value : options.device;
+  const std::string wanted = device_wish(options.device).value;
   const DeviceEntry entry = choose_device(wanted, list_devices(gpu::probe_all())).device;
   const bool large = !entry.is_cpu() && entry.adapter.type != gpu::AdapterType::cpu;
   std::vector<Case> chosen = cases(large);

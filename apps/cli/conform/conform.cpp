@@ -120,7 +120,7 @@ void run_cases(const Cases& cases, const Options& options, Totals& totals, const
 }
 
 const Device& opened(const Options& options, std::optional<Device>& device) {
-  if (!device) device = Device::open(options.device.empty() ? device_wish().value : options.device);
+  if (!device) device = Device::open(device_wish(options.device).value);
   return *device;
 }
 

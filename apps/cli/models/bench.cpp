@@ -101,7 +101,7 @@ int bench(const Flags& flags) {
   int64_t most = 1;
   for (const auto* list : {&flags.prompts, &flags.counts})
     for (int64_t count : *list) most = std::max(most, count);
-  llm::LoadOptions options{.device = Device::open(flags.device.empty() ? device_wish().value : flags.device),
+  llm::LoadOptions options{.device = Device::open(device_wish(flags.device).value),
                            .context = flags.depth + most};
   if (flags.exact) options.exact = true;
   term::Progress bar;

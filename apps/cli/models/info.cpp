@@ -62,10 +62,7 @@ std::string shown(const std::string& key, const ordered_json& value) {
 
 int info(const Flags& flags) {
   const llm::ModelFile file = llm::ModelFile::open(pull::resolve_model(flags.model));
-  llm::Config config(file);
-  const llm::Architecture& row = llm::find_architecture(file.architecture);
-  if (row.configure) row.configure(config, file);
-  ordered_json out = facts(file, config);
+  ordered_json out = facts(file, llm::config_of(file));
   if (flags.tensors)
     for (const auto& [name, tensor] : file.tensors)
       out["tensors"].push_back(

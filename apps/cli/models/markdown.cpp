@@ -19,31 +19,22 @@ void Markdown::enter(State state, std::string& out) {
 
 void Markdown::mark(std::string& out) {
   const std::string run = std::exchange(run_, "");
-  const bool fence = run == "```" && line_start_;
-  if (!run.empty() && run.front() != '#') line_start_ = false;
-  if (fence && (state_ == State::plain || state_ == State::fence)) {
-    const bool opens = state_ == State::plain;
-    if (opens) enter(State::fence, out);
-    out += run;
-    if (!opens) enter(State::plain, out);
-  } else if (run == "`" && (state_ == State::plain || state_ == State::code)) {
-    const bool opens = state_ == State::plain;
-    if (opens) enter(State::code, out);
-    out += run;
-    if (!opens) enter(State::plain, out);
-  } else if (run == "**" && (state_ == State::plain || state_ == State::bold)) {
-    const bool opens = state_ == State::plain;
-    if (opens) enter(State::bold, out);
-    out += run;
-    if (!opens) enter(State::plain, out);
-  } else if (!run.empty() && run.front() == '#' && line_start_ && state_ == State::plain) {
+  if (run.empty()) return;
+  const bool first = std::exchange(line_start_, false);
+  if (run.front() == '#' && first && state_ == State::plain) {
     enter(State::heading, out);
     out += run;
-    line_start_ = false;
-  } else {
-    out += run;
-    line_start_ = false;
+    return;
   }
+  // What is in a pair of these marks.
+  const State inside = run == "```" && first ? State::fence
+                       : run == "`"          ? State::code
+                       : run == "**"         ? State::bold
+                                             : State::plain;
+  const bool opens = inside != State::plain && state_ == State::plain, closes = !opens && state_ == inside;
+  if (opens) enter(inside, out);
+  out += run;
+  if (closes && inside != State::plain) enter(State::plain, out);
 }
 
 std::string Markdown::push(std::string_view text) {

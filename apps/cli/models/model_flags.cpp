@@ -58,7 +58,7 @@ std::filesystem::path ModelFlags::path() const {
 
 LanguageModel ModelFlags::open() const {
   if (threads > 0) setenv("WEFT_THREADS", std::to_string(threads).c_str(), 1);
-  const DeviceWish wish = device.empty() ? device_wish() : DeviceWish{device, "--device"};
+  const DeviceWish wish = device_wish(device);
   ModelOptions options{
       .device = Device::open(wish.value), .may_fall_back = device.empty(), .context = context};
   if (gpu_layers >= 0) options.gpu_layers = gpu_layers;

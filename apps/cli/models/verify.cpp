@@ -18,7 +18,7 @@ struct Flags {
 
 int verify(const Flags& flags) {
   const llm::Expected expected = llm::load_expected(flags.expect);
-  llm::LoadOptions options{.device = Device::open(flags.device.empty() ? device_wish().value : flags.device),
+  llm::LoadOptions options{.device = Device::open(device_wish(flags.device).value),
                            .context = expected.length + expected.follow,
                            .cache_type = quant::Type::f32};
   if (!flags.lora.empty()) options.adapters.push_back({flags.lora});
