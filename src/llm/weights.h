@@ -47,7 +47,6 @@ class Weights {
   const std::vector<Adapter>& adapters(const std::string& name) const;
   void add_adapter(const ModelFile& adapter, double scale);
 
-  uint64_t bytes_read() const { return bytes_read_; }
   std::function<void(uint64_t bytes_read)> on_read;  ///< after each tensor
 
  private:

@@ -67,7 +67,7 @@ struct CpuPrepared : Prepared {
   };
   struct Item {
     cpu::Kernel kernel = nullptr;  // null: all of it is the program
-    bool is_matmul = false;        // which runs its epilogue on what is still in the cache
+    bool is_matmul = false;        // which runs an f32 epilogue on what is still in the cache
     const Attrs* attrs = nullptr;
     std::optional<ElementwiseProgram> program = {};
     Place inputs = {}, outputs = {};
@@ -86,9 +86,11 @@ void run_with_epilogue(ThreadPool& pool, const CpuPrepared::Item& item) {
     memory.resize(static_cast<size_t>(element_count(made.layout.shape)) * size_of(made.dtype));
     made.data = memory.data();
   }
-  item.kernel(pool, inputs.first(own), std::span(&made, 1), *item.attrs);
   std::vector<cpu::Tensor> loads = {made};
   loads.insert(loads.end(), inputs.begin() + static_cast<int64_t>(own), inputs.end());
+  if (item.is_matmul && made.dtype == DType::f32)
+    return cpu::matmul_with(pool, *item.program, inputs.first(own), loads, outputs);
+  item.kernel(pool, inputs.first(own), std::span(&made, 1), *item.attrs);
   cpu::run_elementwise(pool, *item.program, loads, outputs);
 }
 
@@ -136,8 +138,6 @@ void CpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
         if (i.constant >= 0) i.attrs[0] = constants[static_cast<size_t>(i.constant)];
     if (!item.program)
       item.kernel(pool_, item.inputs.tensors, item.outputs.tensors, *item.attrs);
-    else if (item.is_matmul)
-      cpu::matmul_with(pool_, *item.program, item.inputs.tensors, item.outputs.tensors);
     else if (item.kernel)
       run_with_epilogue(pool_, item);
     else if (item.program->row_dims)

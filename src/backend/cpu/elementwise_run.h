@@ -34,8 +34,9 @@ void run_elementwise(ThreadPool& pool, const ElementwiseProgram& program, std::s
 void run_rows(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
               std::span<const Tensor> outputs);
 
-/// matmul, and the program on what it makes: inputs after the first two are the program's.
-void matmul_with(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
-                 std::span<const Tensor> outputs);
+/// matmul, and the program on each block of what it makes, while that is in the cache. `loads`: the
+/// program's; the first is where the product goes, f32.
+void matmul_with(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> factors,
+                 std::span<const Tensor> loads, std::span<const Tensor> outputs);
 
 }  // namespace weft::cpu

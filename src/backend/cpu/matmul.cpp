@@ -178,26 +178,13 @@ void matmul(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Te
   });
 }
 
-void matmul_with(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,
-                 std::span<const Tensor> outputs) {
+void matmul_with(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> factors,
+                 std::span<const Tensor> loads, std::span<const Tensor> outputs) {
   if (element_count(outputs[0].layout.shape) == 0) return;
-  Tensor product = outputs[0];
-  std::vector<std::byte> own;
-  if (product.dtype != program.loads[0]) {
-    product.dtype = program.loads[0];
-    own.resize(static_cast<size_t>(element_count(product.layout.shape)) * size_of(product.dtype));
-    product.data = own.data();
-  }
-  std::vector<Tensor> loads = {product};
-  loads.insert(loads.end(), inputs.begin() + 2, inputs.end());
-  if (product.dtype != DType::f32) {  // rounded before anything else happens to it
-    matmul(pool, inputs.first(2), std::span(&product, 1), {});
-    return run_elementwise(pool, program, loads, outputs);
-  }
   const Elementwise elementwise(program, loads, outputs);
   std::mutex mutex;
   std::vector<std::unique_ptr<Machine>> idle;  // as many as threads meet here
-  matmul_f32(pool, inputs[0], inputs[1], product, [&](const MatmulBlock& block) {
+  matmul_f32(pool, factors[0], factors[1], loads[0], [&](const MatmulBlock& block) {
     std::unique_ptr<Machine> machine;
     {
       const std::scoped_lock lock(mutex);
