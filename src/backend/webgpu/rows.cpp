@@ -41,10 +41,10 @@ class Writer {
 
   /// Every row by the threads of one workgroup, or a part of one.
   void whole(Context& context, std::span<const Operand> outputs) {
-    begin(builder_.number(rows_), "index");
+    begin("index");
     for (int d = 1; d <= regs_.max_depth(); ++d) {
       fold_pass(d, "lane", builder_.number(length_));
-      for (size_t reg : folds_at(d)) finish_fold(reg, fmt::format("acc{}", reg));
+      for (size_t reg : regs_.folds_at(d)) finish_fold(reg, fmt::format("acc{}", reg));
       row_registers(d);
     }
     element_pass(outputs);
@@ -57,10 +57,10 @@ class Writer {
   void pieces(Context& context, int64_t count, const gpu::Buffer& partial) {
     const std::string pieces = builder_.number(count), length = builder_.number(length_),
                       size = builder_.number((length_ + count - 1) / count);
-    begin(builder_.number(rows_), fmt::format("(index / {})", pieces));
+    begin(fmt::format("(index / {})", pieces));
     body_ += fmt::format("  let first = index % {} * {};\n", pieces, size);
     fold_pass(1, "first + lane", fmt::format("min(first + {}, {})", size, length));
-    const std::vector<size_t> folds = folds_at(1);
+    const std::vector<size_t> folds = regs_.folds_at(1);
     for (size_t k = 0; k < folds.size(); ++k) {
       finish_fold(folds[k], fmt::format("acc{}", folds[k]), false);
       body_ += fmt::format("  if (lane == 0u) {{ {}[index * {}u + {}u] = bitcast<u32>(x{}); }}\n",
@@ -72,8 +72,8 @@ class Writer {
   /// The same rows from what pieces() left.
   void join_pieces(Context& context, int64_t count, const gpu::Buffer& partial,
                    std::span<const Operand> outputs) {
-    begin(builder_.number(rows_), "index");
-    const std::vector<size_t> folds = folds_at(1);
+    begin("index");
+    const std::vector<size_t> folds = regs_.folds_at(1);
     const std::string pieces = builder_.number(count), from = builder_.read(partial);
     for (size_t k = 0; k < folds.size(); ++k) {
       const Fold fold = regs_.instruction(folds[k]).fold;
@@ -115,31 +115,11 @@ class Writer {
     return encode(to, convert(from, to, fmt::format("x{}", s.reg)));
   }
 
-  std::vector<size_t> folds_at(int depth) const {
-    std::vector<size_t> result;
-    for (size_t reg = regs_.loads(); reg < regs_.depth.size(); ++reg)
-      if (regs_.folds(reg) && regs_.depth[reg] == depth) result.push_back(reg);
-    return result;
+  void begin(const std::string& group) {
+    body_ = begin_rows(builder_, step_, walks_, regs_, lanes_, group, kThreads / lanes_);
   }
 
-  void begin(const std::string& rows, const std::string& group) {
-    const int64_t per_group = kThreads / lanes_;
-    body_ = fmt::format("  let lane = thread % {0}u;\n  let place = {1} * {2}u + thread / {0}u;\n", lanes_,
-                        group, per_group);
-    body_ += fmt::format("  let row = min(place, {0} - 1u);\n  let inside = place < {0};\n", rows);
-    body_ += builder_.unravel(walks_.row, "row", "r");
-    for (size_t k = 0; k < regs_.loads(); ++k)
-      if (regs_.per_row[k])
-        body_ += fmt::format("  let x{} = {};\n", k, builder_.load(step_.inputs[k], fmt::format("rat{}", k)));
-    row_registers(0);
-  }
-
-  void row_registers(int depth) {
-    for (size_t reg = regs_.loads(); reg < regs_.depth.size(); ++reg)
-      if (regs_.per_row[reg] && !regs_.folds(reg) && regs_.depth[reg] == depth)
-        body_ += fmt::format("  let x{} = {};\n", reg,
-                             expression(builder_, *step_.program, regs_.instruction(reg)));
-  }
+  void row_registers(int depth) { body_ += row_statements(builder_, regs_, depth); }
 
   /// Statements for the element `j` of the row.
   std::string element_registers(const std::vector<size_t>& wanted) {
@@ -157,7 +137,7 @@ class Writer {
   /// acc<reg> of the folds of one depth, over this thread's elements. In runs of 32, so that sums lose
   /// little.
   void fold_pass(int depth, std::string_view begin, std::string_view end) {
-    const std::vector<size_t> folds = folds_at(depth);
+    const std::vector<size_t> folds = regs_.folds_at(depth);
     std::vector<size_t> inputs;
     std::string starts, part_starts, parts, joins;
     for (size_t reg : folds) {
@@ -282,6 +262,27 @@ RowWalks::RowWalks(const Step& step) {
     for (const Operand& input : step.inputs) strides.push_back(input.layout.strides[d]);
     (d < kept ? row : element).add(shape[d], std::move(strides));
   }
+}
+
+std::string row_statements(Builder& builder, const Registers& regs, int depth) {
+  std::string text;
+  for (size_t reg = regs.loads(); reg < regs.depth.size(); ++reg)
+    if (regs.per_row[reg] && !regs.folds(reg) && regs.depth[reg] == depth)
+      text += fmt::format("  let x{} = {};\n", reg, expression(builder, regs.program, regs.instruction(reg)));
+  return text;
+}
+
+std::string begin_rows(Builder& builder, const Step& step, const RowWalks& walks, const Registers& regs,
+                       int64_t lanes, const std::string& group, int64_t per_group) {
+  std::string text = fmt::format("  let lane = thread % {0}u;\n  let at_row = {1} * {2}u + thread / {0}u;\n",
+                                 lanes, group, per_group);
+  text += fmt::format("  let row = min(at_row, {0} - 1u);\n  let inside = at_row < {0};\n",
+                      builder.number(walks.rows()));
+  text += builder.unravel(walks.row, "row", "r");
+  for (size_t k = 0; k < regs.loads(); ++k)
+    if (regs.per_row[k])
+      text += fmt::format("  let x{} = {};\n", k, builder.load(step.inputs[k], fmt::format("rat{}", k)));
+  return text + row_statements(builder, regs, 0);
 }
 
 std::string_view start_of(Fold fold) {

@@ -42,6 +42,13 @@ struct Registers {
   bool folds(size_t reg) const { return reg >= loads() && instruction(reg).fold != Fold::none; }
   int max_depth() const { return *std::ranges::max_element(depth); }
 
+  std::vector<size_t> folds_at(int at) const {
+    std::vector<size_t> regs;
+    for (size_t reg = loads(); reg < depth.size(); ++reg)
+      if (folds(reg) && depth[reg] == at) regs.push_back(reg);
+    return regs;
+  }
+
   /// Registers per element that have to be computed for these, in order.
   std::vector<size_t> elements_for(std::vector<size_t> pending) const {
     std::vector<bool> wanted(depth.size(), false);
@@ -70,6 +77,13 @@ struct RowWalks {
   int64_t rows() const { return row.count(); }
   int64_t length() const { return element.count(); }
 };
+
+/// The values that a row has once, of one depth.
+std::string row_statements(Builder& builder, const Registers& regs, int depth);
+/// `lane`, `row`, `inside` and where the row begins in the inputs, for `lanes` threads a row and `per_group`
+/// rows a workgroup; then what the row has once, loaded and of depth 0.
+std::string begin_rows(Builder& builder, const Step& step, const RowWalks& walks, const Registers& regs,
+                       int64_t lanes, const std::string& group, int64_t per_group);
 
 std::string_view start_of(Fold fold);
 std::string joined(Fold fold, std::string_view a, std::string_view b);

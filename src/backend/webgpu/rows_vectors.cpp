@@ -67,7 +67,7 @@ class VectorRows {
     }
     for (int depth = 0; depth <= regs_.max_depth(); ++depth) {
       body_ += loads_of(depth) + level_calls(depth);
-      for (size_t reg : folds_at(depth + 1)) {
+      for (size_t reg : regs_.folds_at(depth + 1)) {
         body_ += fmt::format("  var acc{} = {};\n", reg, start_of(regs_.instruction(reg).fold)) + folded(reg);
         body_ += fmt::format(
             "  let x{} = {};\n", reg,
@@ -92,7 +92,7 @@ class VectorRows {
     body_ += fmt::format("  let first = index % {} * {};\n  let stop = min(first + {}, {});\n", n, size, size,
                          builder_.number(vectors));
     loop("first + lane", slots, kThreads, count_);
-    const std::vector<size_t> folds = folds_at(1);
+    const std::vector<size_t> folds = regs_.folds_at(1);
     for (size_t k = 0; k < folds.size(); ++k)
       body_ += fmt::format(
           "  let x{0} = {1};\n  if (lane == 0u) {{ {2}[index * {3}u + {4}u] = bitcast<u32>(x{0}); }}\n",
@@ -117,7 +117,7 @@ class VectorRows {
     body_ += builder_.unravel(walks_.row, "row", "r");
     row_registers(0);
     loop("first", slots, 1, 1);
-    const std::vector<size_t> folds = folds_at(1);
+    const std::vector<size_t> folds = regs_.folds_at(1);
     const std::string to = builder_.write(partial), n = builder_.number(pieces);
     for (size_t k = 0; k < folds.size(); ++k)
       for (int64_t q = 0; q < count_; ++q)
@@ -126,19 +126,12 @@ class VectorRows {
     builder_.groups(context, (invocations + kThreads - 1) / kThreads, kThreads, body_);
   }
 
-  size_t folds() const { return folds_at(1).size(); }
+  size_t folds() const { return regs_.folds_at(1).size(); }
 
  private:
   size_t input_of_fold(size_t reg) const { return static_cast<size_t>(regs_.instruction(reg).inputs[0]); }
   size_t store(size_t k) const { return static_cast<size_t>(step_.program->stores[k]); }
   static void lower(int& value, int to) { value = std::min(value, to); }
-
-  std::vector<size_t> folds_at(int depth) const {
-    std::vector<size_t> result;
-    for (size_t reg = regs_.loads(); reg < regs_.depth.size(); ++reg)
-      if (regs_.folds(reg) && regs_.depth[reg] == depth) result.push_back(reg);
-    return result;
-  }
 
   /// `reg` of the level reads `input`.
   void use(size_t input, size_t reg, Level& level) {
@@ -149,28 +142,15 @@ class VectorRows {
   }
 
   void begin(int64_t lanes, const std::string& group, int64_t per_group) {
-    body_ = fmt::format("  let lane = thread % {0}u;\n  let at_row = {1} * {2}u + thread / {0}u;\n", lanes,
-                        group, per_group);
-    body_ += fmt::format("  let row = min(at_row, {0} - 1u);\n  let inside = at_row < {0};\n",
-                         builder_.number(walks_.rows()));
-    body_ += builder_.unravel(walks_.row, "row", "r");
-    for (size_t k = 0; k < regs_.loads(); ++k)
-      if (regs_.per_row[k])
-        body_ += fmt::format("  let x{} = {};\n", k, builder_.load(step_.inputs[k], fmt::format("rat{}", k)));
-    row_registers(0);
+    body_ = begin_rows(builder_, step_, walks_, regs_, lanes, group, per_group);
   }
 
-  void row_registers(int depth) {
-    for (size_t reg = regs_.loads(); reg < regs_.depth.size(); ++reg)
-      if (regs_.per_row[reg] && !regs_.folds(reg) && regs_.depth[reg] == depth)
-        body_ += fmt::format("  let x{} = {};\n", reg,
-                             expression(builder_, *step_.program, regs_.instruction(reg)));
-  }
+  void row_registers(int depth) { body_ += row_statements(builder_, regs_, depth); }
 
   /// acc<reg> of all folds over places `begin`, `begin` + stride ... below `stop`, some at a time; the place
   /// counts `scale` elements.
   void loop(const std::string& begin, int64_t slots, int64_t stride, int64_t scale) {
-    const std::vector<size_t> folds = folds_at(1);
+    const std::vector<size_t> folds = regs_.folds_at(1);
     for (size_t reg : folds)
       for (int64_t q = 0; q < (across_ ? count_ : 1); ++q)
         body_ += fmt::format("  var {} = {};\n", accumulator(reg, q), start_of(regs_.instruction(reg).fold));
