@@ -95,6 +95,10 @@ TEST_SUITE("base: pull") {
       const pull::Source hf = *pull::source_of("hf:org/repo/sub/file.gguf");
       CHECK(hf.url == "https://huggingface.co/org/repo/resolve/main/sub/file.gguf");
       CHECK(hf.place == "hf/org/repo/sub/file.gguf");
+      const pull::Source folder = *pull::source_of("hf:org/repo");
+      CHECK(folder.repository == "org/repo");
+      CHECK(folder.url.empty());
+      CHECK(folder.place == "hf-folders/org/repo");
     }
     const pull::Source url = *pull::source_of("https://host/a/b.gguf?x=1");
     CHECK(url.url == "https://host/a/b.gguf?x=1");
@@ -122,7 +126,9 @@ TEST_SUITE("base: pull") {
                             "pypi:-a==1/x",
                             "hf:",
                             "hf:a",
-                            "hf:a/b",
+                            "hf:a/",
+                            "hf:a//b",
+                            "hf:a/..",
                             "hf:a/b/",
                             "hf:../b/c",
                             "hf:a/../c",

@@ -6,6 +6,7 @@
 
 #include "backend/select.h"
 #include "models/commands.h"
+#include "pull/pull.h"
 
 namespace weft::cli {
 namespace {
@@ -21,8 +22,8 @@ int verify(const Flags& flags) {
   llm::LoadOptions options{.device = Device::open(device_wish(flags.device).value),
                            .context = expected.length + expected.follow,
                            .cache_type = quant::Type::f32};
-  if (!flags.lora.empty()) options.adapters.push_back({flags.lora});
-  llm::Model model(flags.model, options);
+  if (!flags.lora.empty()) options.adapters.push_back({pull::resolve_model(flags.lora)});
+  llm::Model model(pull::resolve_model(flags.model), options);
   const llm::Comparison got = llm::compare(model, expected);
   const bool right = got.max <= flags.max && got.top1 >= flags.top1 && got.same_greedy;
   if (flags.json) {
@@ -47,7 +48,9 @@ int verify(const Flags& flags) {
 void add_verify(CLI::App& app, int& status) {
   const auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("verify", "Compare a model's logits with expected ones");
-  command->add_option("model,-m,--model", flags->model, "A GGUF file or a folder of Hugging Face's")
+  command
+      ->add_option("model,-m,--model", flags->model,
+                   "A GGUF file, a folder of Hugging Face's, or a name that `weft pull` knows")
       ->required();
   command->add_option("--expect", flags->expect, "safetensors with input_ids, logits and perhaps greedy_ids")
       ->required();

@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 
 // Exit statuses of curl.
 constexpr int kHttpError = 22, kCannotWrite = 23, kNoRanges = 33, kCannotResume = 36, kNoProgram = 127;
+constexpr int kBegins = 4;                           // a server that cannot continue may break off every time
 constexpr int kBroken[] = {18, 28, 52, 55, 56, 92};  // a connection, after it was made
 
 std::vector<std::string> command_for(const Request& request) {
@@ -83,6 +84,7 @@ void download_file(const Request& request, const fs::path& part,
                    const std::function<void(uint64_t done, uint64_t total)>& progress) {
   std::vector<std::string> command = command_for(request);
   command.insert(command.end(), {"--continue-at", "-", "--dump-header", "-", "--output", part.string()});
+  int begun = 0;
   for (bool again = true; again;) {
     const uint64_t before = size_of(part);
     const ProgramResult result = run_program(command, [&](const std::string& headers) {
@@ -93,7 +95,7 @@ void download_file(const Request& request, const fs::path& part,
     const bool refused = result.status == kNoRanges || result.status == kCannotResume ||
                          (result.status == kHttpError && result.errors.find("416") != std::string::npos);
     const bool broken = std::ranges::find(kBroken, result.status) != std::end(kBroken);
-    again = (refused && before > 0) || (broken && size_of(part) > before);
+    again = (refused && before > 0 && ++begun < kBegins) || (broken && size_of(part) > before);
     if (refused) fs::resize_file(part, 0);
     if (result.status == kCannotWrite)
       fail(ErrorKind::io, "[pull] cannot write {}: is the disk full?", part.string());

