@@ -40,6 +40,17 @@ std::vector<weft::cli::CommandWords> words_of(const CLI::App& app) {
   return commands;
 }
 
+/// The arguments, last first as CLI11 takes them. llama.cpp has names of several letters behind one dash,
+/// which CLI11 would read as -m with the value "d".
+std::vector<std::string> words_from(int argc, char** argv) {
+  std::vector<std::string> words(std::reverse_iterator(argv + argc), std::reverse_iterator(argv + 1));
+  for (std::string& word : words) {
+    if (word == "-md") word = "--model-draft";
+    if (word == "-ngl") word = "--n-gpu-layers";
+  }
+  return words;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -94,7 +105,7 @@ int main(int argc, char** argv) {
 
   weft::cli::TokenizeOptions tokenize;
   command = app.add_subcommand("tokenize", "Turn text from standard input into token ids");
-  command->add_option("model", tokenize.model, "A GGUF file, a tokenizer.json, or a folder with one")
+  command->add_option("model", tokenize.model, "A GGUF file, a tokenizer.json, a folder with one, or a name")
       ->required();
   command->add_flag("--jsonl", tokenize.jsonl,
                     "One JSON string per input line, one JSON array per output line");
@@ -109,7 +120,7 @@ int main(int argc, char** argv) {
 
   weft::cli::EmbedOptions embed;
   command = app.add_subcommand("embed", "Turn text from standard input into a vector");
-  command->add_option("model", embed.model, "A GGUF file or a Hugging Face folder")->required();
+  command->add_option("model", embed.model, "A GGUF file, a Hugging Face folder, or a name")->required();
   command->add_flag("--jsonl", embed.jsonl, "One JSON string per input line, one JSON array per output line");
   command->add_option("--device", embed.device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command->callback([&] { status = weft::cli::embed(embed); });
@@ -123,7 +134,7 @@ int main(int argc, char** argv) {
 
   weft::quantize::Options quantize;
   command = app.add_subcommand("quantize", "Write a GGUF file with smaller weights");
-  command->add_option("in", quantize.in, "A GGUF file or a Hugging Face folder")->required();
+  command->add_option("in", quantize.in, "A GGUF file, a Hugging Face folder, or a name")->required();
   command->add_option("out", quantize.out, "The file to write")->required();
   command->add_option("type", quantize.type, weft::quantize::recipe_names())->required();
   command->add_flag("--pure", quantize.pure, "No mixture: every matrix gets the same type");
@@ -135,7 +146,7 @@ int main(int argc, char** argv) {
       app.add_subcommand("template", "Render a conversation (JSON on standard input) with a chat template");
   command
       ->add_option("model", chat_template.model,
-                   "A GGUF file, a model's folder, a .jinja file or a built-in name")
+                   "A GGUF file, a model's folder or name, a .jinja file or the name of a built-in template")
       ->required();
   command->add_flag("--json", chat_template.json, "For programs: the parts, and which of them are trusted");
   command->callback([&] { status = weft::cli::render_template(chat_template); });
@@ -152,7 +163,7 @@ int main(int argc, char** argv) {
 
   try {
     weft::env::check_all();
-    app.parse(argc, argv);
+    app.parse(words_from(argc, argv));
     if (app.get_subcommands().empty()) throw CLI::RequiredError("A command");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;

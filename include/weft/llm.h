@@ -23,6 +23,15 @@ struct AdapterOption {
   double scale = 1;
 };
 
+/// Speculative decoding: tokens are guessed and computed together, which changes the time and not the text.
+/// llama.cpp's names and defaults.
+struct DraftOptions {
+  std::filesystem::path model = {};  ///< a smaller model of the same vocabulary
+  bool lookup = false;               ///< guess what followed the same words earlier in the text
+  int64_t max = 16, min = 0;         ///< tokens of a guess; a shorter one is not used
+  float p_min = 0.75F;               ///< the probability that the smaller model has to give a token
+};
+
 struct ModelOptions {
   Device device = {};
   /// When the device fails, the CPU goes on from the same state, with a warning. Not where the user named it.
@@ -33,6 +42,7 @@ struct ModelOptions {
   std::optional<std::string> cache_type = {};
   std::optional<bool> exact = {};  ///< activations stay floats where weights are blocks
   std::vector<AdapterOption> adapters = {};
+  DraftOptions draft = {};
   std::function<void(uint64_t bytes, uint64_t total)> progress = {};  ///< of loading
 };
 
@@ -63,8 +73,9 @@ struct GenerateResult {
   std::string text;
   std::vector<TokenId> tokens;  ///< without the one that ended it
   FinishReason reason = FinishReason::end;
-  int64_t prompt_tokens = 0, cached_tokens = 0;  ///< of the prompt; those that were there already
-  double prompt_seconds = 0, seconds = 0;        ///< of the prompt; of what came after it
+  int64_t prompt_tokens = 0, cached_tokens = 0;   ///< of the prompt; those that were there already
+  int64_t guessed_tokens = 0, right_guesses = 0;  ///< of DraftOptions
+  double prompt_seconds = 0, seconds = 0;         ///< of the prompt; of what came after it
 };
 
 /// A language model with its weights on a device. A value; copies share one model. For one thread at a time.

@@ -9,6 +9,7 @@
 #include "llm/grammar/token_trie.h"
 #include "llm/model.h"
 #include "llm/sampler.h"
+#include "llm/speculative.h"
 #include "llm/stop_finder.h"
 #include "weft/llm.h"
 
@@ -41,6 +42,7 @@ struct LanguageModel::Engine {
   Engine(std::filesystem::path p, ModelOptions o)
       : path(std::move(p)), options(std::move(o)), tokenizer(Tokenizer::open(path)) {
     load();
+    if (!options.draft.model.empty() || options.draft.lookup) load_drafter();
   }
 
   std::filesystem::path path;
@@ -48,6 +50,7 @@ struct LanguageModel::Engine {
   Tokenizer tokenizer;
   std::optional<llm::Model> model;
   llm::Sequence sequence;
+  std::optional<llm::Drafter> drafter;
   std::shared_ptr<const TokenTrie> trie;  ///< made when a grammar first needs it
 
   bool may_fall_back() const { return options.may_fall_back && options.device != Device(); }
@@ -103,22 +106,69 @@ struct LanguageModel::Engine {
            path.string());
   }
 
-  /// Appends tokens to the text: logits of the last. When the device fails, the CPU computes the whole text
-  /// again.
-  std::vector<float> run(std::span<const TokenId> tokens) {
+  void load_drafter() {
+    if (model->is_recurrent())
+      log(LogLevel::warn, "[draft] {}: a recurrent model cannot take tokens back; nothing is guessed",
+          path.string());
+    else
+      drafter.emplace(options.draft, llm::LoadOptions{.device = model->device(), .context = model->context()},
+                      tokenizer);
+  }
+
+  /// Appends tokens to the text: logits of the last, or of all. When the device fails, the CPU computes the
+  /// whole text again.
+  std::vector<float> run(std::span<const TokenId> tokens, bool all = false) {
     const size_t before = sequence.tokens.size();
     try {
-      return model->run(sequence, tokens);
+      return model->run(sequence, tokens, all);
     } catch (const Error& e) {
       if (!is_device_failure(e) || !may_fall_back()) throw;
       log(LogLevel::warn, "{}; the CPU goes on", e.what());
-      std::vector<TokenId> all(sequence.tokens.begin(),
-                               sequence.tokens.begin() + static_cast<int64_t>(before));
-      all.insert(all.end(), tokens.begin(), tokens.end());
+      const std::vector<TokenId> text(sequence.tokens.begin(),
+                                      sequence.tokens.begin() + static_cast<int64_t>(before));
       options.device = Device();
       open(-1, {});
-      return model->run(sequence, all);
+      model->run(sequence, text);
+      return model->run(sequence, tokens, all);
     }
+  }
+
+  /// Logits behind the text and `id`. Up to `most` tokens that may follow are computed in the same pass.
+  std::vector<float> next(TokenId id, llm::Guesses& guesses, int64_t most) {
+    if (std::optional<std::vector<float>> known = guesses.take(id)) return std::move(*known);
+    take_back(guesses);
+    std::vector<TokenId> tokens = {id};
+    const auto room = model->context() - std::ssize(sequence.tokens) - 1;
+    most = std::min({most, options.draft.max, room});
+    if (drafter && most > 0) {
+      const std::vector<TokenId> guessed = guess(id, most);
+      tokens.insert(tokens.end(), guessed.begin(), guessed.end());
+    }
+    if (tokens.size() == 1) return run(tokens);
+    std::vector<float> logits = run(tokens, true);
+    guesses.put(std::span(tokens).subspan(1), std::move(logits));
+    return guesses.first();
+  }
+
+  std::vector<TokenId> guess(TokenId id, int64_t most) {
+    std::vector<TokenId> text = sequence.tokens;
+    text.push_back(id);
+    try {
+      return drafter->guess(text, static_cast<size_t>(most));
+    } catch (const Error& e) {
+      if (!is_device_failure(e) || !options.may_fall_back) throw;
+      log(LogLevel::warn, "{}; the draft model is not used any more", e.what());
+      drafter->forget_model();
+      return {};
+    }
+  }
+
+  /// Tokens of the text that were chosen: without guesses.
+  int64_t length(const llm::Guesses& guesses) const {
+    return std::ssize(sequence.tokens) - static_cast<int64_t>(guesses.waiting());
+  }
+  void take_back(llm::Guesses& guesses) {
+    llm::truncate(sequence, sequence.tokens.size() - guesses.drop(), model->pages());
   }
 
   void reset() { llm::truncate(sequence, 0, model->pages()); }
@@ -185,6 +235,8 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
   Detokenizer detokenizer(engine.tokenizer, {.continues = true});
   llm::StopFinder stops(options.stops);
 
+  llm::Guesses guesses;
+
   auto start = Clock::now();
   const size_t cached = engine.reuse(prompt);
   result.cached_tokens = static_cast<int64_t>(cached);
@@ -192,7 +244,10 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
   result.prompt_seconds = seconds_since(start);
   start = Clock::now();
   result.reason = FinishReason::length;
-  while (options.max_tokens < 0 || std::ssize(result.tokens) < options.max_tokens) {
+  const auto left = [&] {
+    return options.max_tokens < 0 ? context() : options.max_tokens - std::ssize(result.tokens);
+  };
+  while (left() > 0) {
     const TokenId id = sampler.sample(logits);
     sampler.accept(id);
     if (engine.tokenizer.ends_generation(id) && !options.ignore_end) {
@@ -212,13 +267,16 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
       result.reason = stops.found() ? FinishReason::stop : FinishReason::cancelled;
       break;
     }
-    if (options.max_tokens >= 0 && std::ssize(result.tokens) == options.max_tokens) break;
-    if (std::ssize(engine.sequence.tokens) == context()) {
+    if (left() == 0) break;
+    if (engine.length(guesses) == context()) {
       if (!options.shift) break;
       engine.shift(options.keep);
     }
-    logits = engine.run(std::span(&id, 1));
+    logits = engine.next(id, guesses, left() - 1);
   }
+  engine.take_back(guesses);
+  result.guessed_tokens = guesses.made();
+  result.right_guesses = guesses.right();
   result.seconds = seconds_since(start);
   if (!stops.found()) {
     const std::string rest = stops.push(detokenizer.finish()) + stops.finish();

@@ -9,6 +9,7 @@
 #include "base/paths.h"
 #include "support/gpus.h"
 #include "support/program.h"
+#include "support/scoped.h"
 #include "support/skip.h"
 
 using namespace weft;
@@ -49,6 +50,18 @@ TEST_SUITE("cli: models") {
     CHECK(parsed["logprobs"][0]["top"].size() == 2);
   }
 
+  TEST_CASE("guessed tokens do not change the text") {
+    const json want = json::parse(run_greedy({"--device", "cpu", "--json"}).text);
+    for (const std::vector<std::string>& draft :
+         {std::vector<std::string>{"-md", kModel, "--draft-max", "4", "--draft-p-min", "0"}, {"--lookup"}}) {
+      std::vector<std::string> more = {"--device", "cpu", "--json"};
+      more.insert(more.end(), draft.begin(), draft.end());
+      const json got = json::parse(run_greedy(more).text);
+      CHECK(got["tokens"] == want["tokens"]);
+      if (draft[0] == "-md") CHECK(got["guessed_tokens"] > 0);
+    }
+  }
+
   TEST_CASE("wrong files and numbers are one line") {
     const auto line = [](const std::vector<std::string>& arguments) {
       const test::Output out = run_weft(arguments);
@@ -84,6 +97,10 @@ TEST_SUITE("cli: models") {
   TEST_CASE("verify compares logits") {
     const std::string expect = WEFT_SOURCE_DIR "/tests/data/models/qwen2/expect.safetensors";
     CHECK(run_weft({"verify", kModel, "--expect", expect, "--device", "cpu"}).status == 0);
+    const test::ScopedFolder cache;  // names do as well as paths
+    CHECK(run_weft({"verify", "file://" + kModel, "--expect", expect, "--device", "cpu"},
+                   {{"WEFT_CACHE", cache.path.string()}})
+              .status == 0);
     CHECK(run_weft({"verify", kModel, "--expect", expect, "--device", "cpu", "--max", "1e-12"}).status == 1);
   }
 

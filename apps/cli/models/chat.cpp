@@ -27,6 +27,7 @@ constexpr const char* kHelp =
 struct Flags {
   ModelFlags model;
   SamplerFlags sampler;
+  DraftFlags draft;
   std::string system, form, prompt;
   int64_t count = -1;
 };
@@ -35,7 +36,7 @@ class Chat {
  public:
   explicit Chat(const Flags& flags)
       : options_{.sampler = flags.sampler.checked(), .max_tokens = flags.count},
-        model_(flags.model.open()),
+        model_(flags.model.open(flags.draft.checked())),
         conversation_(
             ChatTemplate::open(flags.form.empty() ? flags.model.path() : std::filesystem::path(flags.form)),
             model_.tokenizer()),
@@ -137,6 +138,7 @@ void add_chat(CLI::App& app, int& status) {
   command->add_option("-n,--predict,--n-predict", flags->count, "Tokens of an answer; -1: until it ends")
       ->capture_default_str();
   flags->sampler.add_to(*command);
+  flags->draft.add_to(*command);
   command->callback([&status, flags] {
     Chat chat(*flags);
     flags->prompt.empty() ? chat.run() : chat.ask_once(flags->prompt);

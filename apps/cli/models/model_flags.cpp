@@ -56,7 +56,7 @@ std::filesystem::path ModelFlags::path() const {
   return pull::resolve_model(model);
 }
 
-LanguageModel ModelFlags::open() const {
+LanguageModel ModelFlags::open(const DraftOptions& draft) const {
   if (threads > 0) setenv("WEFT_THREADS", std::to_string(threads).c_str(), 1);
   const DeviceWish wish = device_wish(device);
   ModelOptions options{
@@ -64,19 +64,41 @@ LanguageModel ModelFlags::open() const {
   if (gpu_layers >= 0) options.gpu_layers = gpu_layers;
   if (!cache_type.empty()) options.cache_type = cache_type;
   if (exact) options.exact = true;
-  for (const std::string& path : loras) options.adapters.push_back({path});
+  options.draft = draft;
+  for (const std::string& path : loras) options.adapters.push_back({pull::resolve_model(path)});
   for (const std::string& pair : scaled_loras) {
     const size_t colon = pair.rfind(':');
     if (colon == std::string::npos)
       fail(ErrorKind::invalid, "--lora-scaled takes FILE:SCALE, not '{}'", pair);
     options.adapters.push_back(
-        {pair.substr(0, colon), number_after(pair.substr(colon + 1), "--lora-scaled")});
+        {pull::resolve_model(pair.substr(0, colon)), number_after(pair.substr(colon + 1), "--lora-scaled")});
   }
   term::Progress bar;
   options.progress = [&](uint64_t bytes, uint64_t total) {
     bar.show(bytes, fmt::format("loading {} of {}", term::bytes(bytes), term::bytes(total)));
   };
   return LanguageModel::open(path(), options);
+}
+
+void DraftFlags::add_to(CLI::App& command) {
+  command.add_option(
+      "--model-draft", model,
+      "-md; a smaller model of the same vocabulary that guesses tokens: the same text, sooner");
+  command.add_flag("--lookup", options.lookup, "Guess tokens that followed the same words before");
+  command.add_option("--draft-max,--draft,--draft-n", options.max, "Tokens of a guess")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_option("--draft-min,--draft-n-min", options.min, "Shorter guesses are not used")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_option("--draft-p-min", options.p_min, "How sure the smaller model has to be")
+      ->capture_default_str();
+}
+
+DraftOptions DraftFlags::checked() const {
+  DraftOptions result = options;
+  if (!model.empty()) result.model = pull::resolve_model(model);
+  return result;
 }
 
 void SamplerFlags::add_to(CLI::App& command) {
@@ -136,9 +158,13 @@ std::string statistics(const LanguageModel& model, const GenerateResult& result)
     return fmt::format("{} tokens in {:.2f} s ({:.1f} per second)", tokens, seconds,
                        static_cast<double>(tokens) / std::max(seconds, 1e-9));
   };
-  return fmt::format("prompt: {}; answer: {}; {} on {}",
+  const std::string guesses =
+      result.guessed_tokens == 0
+          ? ""
+          : fmt::format(", {} of {} guesses right", result.right_guesses, result.guessed_tokens);
+  return fmt::format("prompt: {}; answer: {}{}; {} on {}",
                      rate(result.prompt_tokens - result.cached_tokens, result.prompt_seconds),
-                     rate(std::ssize(result.tokens), result.seconds), model.architecture(),
+                     rate(std::ssize(result.tokens), result.seconds), guesses, model.architecture(),
                      model.device().name());
 }
 

@@ -20,7 +20,15 @@ struct ModelFlags {
   /// The file or folder that the model's name stands for; downloads it where it has to.
   std::filesystem::path path() const;
   /// Loads it, with a progress bar on a terminal.
-  LanguageModel open() const;
+  LanguageModel open(const DraftOptions& draft = {}) const;
+};
+
+struct DraftFlags {
+  DraftOptions options;
+  std::string model;
+
+  void add_to(CLI::App& command);
+  DraftOptions checked() const;
 };
 
 struct SamplerFlags {

@@ -15,6 +15,7 @@ namespace {
 struct RunFlags {
   ModelFlags model;
   SamplerFlags sampler;
+  DraftFlags draft;
   std::string prompt, prompt_file, grammar, grammar_file, schema, prompt_cache;
   int64_t count = -1, keep = 0, logprobs = -1;
   std::vector<std::string> stops;
@@ -58,7 +59,7 @@ int run(const RunFlags& flags, bool has_prompt) {
                           .keep = flags.keep};
   options.grammar = flags.grammar_file.empty() ? flags.grammar : read_or_fail(flags.grammar_file);
   options.json_schema = flags.schema;
-  LanguageModel model = flags.model.open();
+  LanguageModel model = flags.model.open(flags.draft.checked());
   if (!flags.prompt_cache.empty()) model.load_cache(flags.prompt_cache);
   // The text of a command line is the user's own program: control tokens may be spelt in it.
   std::vector<TokenId> ids = model.tokenizer().encode(prompt, {.add_special = true, .parse_special = true});
@@ -86,6 +87,8 @@ int run(const RunFlags& flags, bool has_prompt) {
                              {"finish_reason", name_of(result.reason)},
                              {"prompt_tokens", result.prompt_tokens},
                              {"cached_tokens", result.cached_tokens},
+                             {"guessed_tokens", result.guessed_tokens},
+                             {"right_guesses", result.right_guesses},
                              {"prompt_seconds", result.prompt_seconds},
                              {"seconds", result.seconds},
                              {"device", model.device().name()}};
@@ -124,6 +127,7 @@ void add_run(CLI::App& app, int& status) {
   command->add_option("--logprobs", flags->logprobs, "Report so many candidates with each token")
       ->needs(json);
   flags->sampler.add_to(*command);
+  flags->draft.add_to(*command);
   command->callback([&status, flags, prompt] { status = run(*flags, prompt->count() > 0); });
 }
 
