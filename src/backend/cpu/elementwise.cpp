@@ -1,5 +1,7 @@
 // Fused elementwise programs: op by op over tiles that stay in L1, so that a chain reads and writes memory
 // once.
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "backend/cpu/elementwise_run.h"
@@ -49,6 +51,7 @@ void Elementwise::run(Machine& machine, int64_t begin, int64_t end) const {
     machine.run(at, n);
     at += n;
   }
+  hwy::FlushStream();
 }
 
 void run_elementwise(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,

@@ -1,12 +1,15 @@
 // What a program's registers hold, and how they are filled, computed and emptied.
 #include "backend/cpu/machine.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "array/half.h"
 #include "backend/cpu/halves.h"
+#include "backend/cpu/stream.h"
 #include "backend/cpu/wide.h"
 
 namespace weft::cpu {
@@ -199,16 +202,21 @@ Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<cons
       loads_(program.loads.size()),
       registers_(loads_ + program.instructions.size()),
       is_read_(registers_.size()),
-      output_of_(registers_.size(), kNone) {
+      output_of_(registers_.size(), kNone),
+      next_(loads_) {
   size_t width = 4;  // bytes of an element
   for (size_t reg = 0; reg < registers_.size(); ++reg)
     if (program.dtype_of(static_cast<int>(reg)) == DType::i64) width = 8;
   // One line to spare: registers 2 KiB apart would compete for the same lines of L1.
   lines_ = (static_cast<size_t>(tile) * width + sizeof(Line) - 1) / sizeof(Line) + 1;
-  memory_ = std::make_unique_for_overwrite<Line[]>(registers_.size() * lines_);
+  memory_ =
+      std::make_unique_for_overwrite<Line[]>((registers_.size() + 1) * lines_);  // the last one: scratch
   for (size_t reg = 0; reg < registers_.size(); ++reg) registers_[reg] = own(reg);
+  for (const Tensor& t : outputs)
+    is_streamed_.push_back(
+        is_streamed(static_cast<uint64_t>(element_count(t.layout.shape)) * size_of(t.dtype)));
   for (size_t k = 0; k < outputs.size(); ++k)
-    if (stored(k) >= loads_ && is_plain(outputs[k].dtype)) output_of_[stored(k)] = k;
+    if (stored(k) >= loads_ && is_plain(outputs[k].dtype) && !is_streamed_[k]) output_of_[stored(k)] = k;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const ElementwiseProgram::Instruction& instruction = program.instructions[i];
     for (int k = 0; k < instruction.arity(); ++k)
@@ -222,8 +230,10 @@ Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<cons
 }
 
 void Machine::load(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t n) {
+  const auto size = static_cast<int64_t>(size_of(from.dtype));
+  if (stride == 1) next_[reg] = {from.data + (offset + n) * size, static_cast<size_t>(n * size)};
   if (stride == 1 && is_plain(from.dtype))
-    registers_[reg] = from.data + offset * static_cast<int64_t>(size_of(from.dtype));
+    registers_[reg] = from.data + offset * size;
   else
     load_part(reg, from, offset, stride, 0, n);
 }
@@ -245,7 +255,25 @@ void Machine::run(int64_t at, int64_t n) {
         n);
   }
   for (size_t k = 0; k < outputs_.size(); ++k)
-    if (output_of_[stored(k)] != k) store(stored(k), outputs_[k], at, n);
+    if (is_streamed_[k])
+      stream_output(k, at, n);
+    else if (output_of_[stored(k)] != k)
+      store(stored(k), outputs_[k], at, n);
+}
+
+void Machine::stream_output(size_t k, int64_t at, int64_t n) {
+  const Tensor& to = outputs_[k];
+  const auto size = static_cast<int64_t>(size_of(to.dtype));
+  const void* from = registers_[stored(k)];
+  if (!is_plain(to.dtype)) {
+    void* scratch = own(registers_.size());
+    wide<cpu::store>(to.dtype, from, static_cast<std::byte*>(scratch), int64_t{0}, n);
+    from = scratch;
+  }
+  // Streams keep the processor waiting; reads go on meanwhile.
+  for (const std::span<const std::byte> bytes : next_)
+    for (size_t i = 0; i < bytes.size(); i += sizeof(Line)) hwy::Prefetch(bytes.data() + i);
+  stream(from, to.data + at * size, static_cast<size_t>(n * size));
 }
 
 void Machine::compute(size_t reg, int64_t n) {

@@ -42,13 +42,14 @@ void to_system(std::byte* data, uint64_t capacity) {
 }  // namespace
 
 Memory::~Memory() {
-  drop_kept();
+  while (!kept_.empty()) drop(kept_.begin());
 }
 
-void Memory::drop_kept() {
-  for (const auto& [capacity, data] : kept_) to_system(data, capacity);
-  kept_.clear();
-  use_.cached = 0;
+void Memory::drop(Blocks::iterator block) {
+  const auto& [capacity, kept] = *block;
+  to_system(kept.data, capacity);
+  use_.cached -= capacity;
+  kept_.erase(block);
 }
 
 std::byte* Memory::take(uint64_t bytes, std::string_view label) {
@@ -56,11 +57,11 @@ std::byte* Memory::take(uint64_t bytes, std::string_view label) {
   const std::lock_guard lock(mutex_);
   std::byte* data = nullptr;
   if (const auto kept = kept_.find(capacity); kept != kept_.end()) {
-    data = kept->second;
+    data = kept->second.data;
     kept_.erase(kept);
     use_.cached -= capacity;
   } else if (data = from_system(capacity); !data) {
-    drop_kept();
+    while (!kept_.empty()) drop(kept_.begin());
     data = from_system(capacity);
   }
   if (!data) fail(ErrorKind::memory, "[cpu] no memory for '{}' of {} bytes", label, bytes);
@@ -73,9 +74,11 @@ void Memory::give_back(std::byte* data, uint64_t bytes) {
   const uint64_t capacity = capacity_for(bytes);
   const std::lock_guard lock(mutex_);
   use_.active -= capacity;
-  if (capacity < kSmall || use_.cached + capacity > std::max(kMinKept, use_.peak))
-    return to_system(data, capacity);
-  kept_.emplace(capacity, data);
+  if (capacity < kSmall) return to_system(data, capacity);
+  // What was not used for longest makes room: sizes that are no longer asked for must not stay.
+  while (!kept_.empty() && use_.cached + capacity > std::max(kMinKept, use_.peak))
+    drop(std::ranges::min_element(kept_, {}, [](const auto& block) { return block.second.since; }));
+  kept_.emplace(capacity, Kept{data, ++given_back_});
   use_.cached += capacity;
 }
 

@@ -24,11 +24,18 @@ class Memory {
   MemoryUse use() const;
 
  private:
-  void drop_kept();
+  struct Kept {
+    std::byte* data = nullptr;
+    uint64_t since = 0;  // which giving back it was
+  };
+  using Blocks = std::multimap<uint64_t, Kept>;  // by capacity
+
+  void drop(Blocks::iterator block);
 
   mutable std::mutex mutex_;
   MemoryUse use_;
-  std::multimap<uint64_t, std::byte*> kept_;  // by size
+  Blocks kept_;
+  uint64_t given_back_ = 0;  // blocks so far
 };
 
 }  // namespace weft::cpu

@@ -1,9 +1,12 @@
+#include <hwy/cache_control.h>
+
 #include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/primitives.h"
+#include "backend/cpu/stream.h"
 #include "base/error.h"
 
 namespace weft::cpu {
@@ -23,7 +26,7 @@ void parallel(ThreadPool& pool, int64_t count, int64_t grain, const Body& body) 
   });
 }
 
-constexpr int64_t kBand = 512;  // rows and columns of a task
+constexpr int64_t kRows = 1024, kColumns = 512;  // of a task
 
 /// A square of 16-byte vectors in registers: out[i][j] = in[j][i]. Interleaving the halves log2(kLanes) times
 /// transposes.
@@ -38,36 +41,48 @@ struct Square {
   }
 
  private:
-  template <size_t... lane>
-  void interleave(std::index_sequence<lane...>) {
-    Vector mixed[kLanes];
-    for (size_t i = 0; i < kLanes / 2; ++i) {
-      const Vector a = rows[i], b = rows[i + kLanes / 2];
-      mixed[2 * i] = __builtin_shufflevector(a, b, (lane / 2 + lane % 2 * kLanes)...);
-      mixed[2 * i + 1] = __builtin_shufflevector(a, b, ((kLanes + lane) / 2 + lane % 2 * kLanes)...);
-    }
-    std::copy_n(mixed, kLanes, rows);
+  // Without a loop: GCC 12 keeps an array in registers only when every index is a constant from the start.
+  template <size_t... row>
+  void interleave(std::index_sequence<row...> all) {
+    const Vector next[] = {mixed<row>(all)...};
+    ((rows[row] = next[row]), ...);
+  }
+  template <size_t row, size_t... lane>
+  Vector mixed(std::index_sequence<lane...>) const {
+    return __builtin_shufflevector(rows[row / 2], rows[row / 2 + kLanes / 2],
+                                   ((row % 2 * kLanes + lane) / 2 + lane % 2 * kLanes)...);
   }
 };
 
-/// (rows, columns) whose rows are side by side in the input and whose columns are in the output. Blocks of a
-/// cache line each way go through a buffer: both sides then use whole lines, also when their strides are
+/// memcpy, or stream.
+using Put = void (*)(const void* from, void* to, size_t bytes);
+
+void put_cached(const void* from, void* to, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+Put put_for(int64_t bytes) {
+  return is_streamed(static_cast<uint64_t>(bytes)) ? stream : put_cached;
+}
+
+/// (rows, columns) whose rows are side by side in the input and whose columns are in the output. Blocks of
+/// one cache line by four go through a buffer: both sides then use whole lines, also when their strides are
 /// powers of two that share a cache set.
 template <typename U>
 void transpose_block(const U* from, int64_t from_stride, U* to, int64_t to_stride, int64_t rows,
-                     int64_t columns) {
-  constexpr int64_t kSide = 64 / sizeof(U), kLanes = Square<U>::kLanes;
-  alignas(64) U buffer[kSide][kSide];
-  for (int64_t c = 0; c < columns; c += kSide)
+                     int64_t columns, Put put) {
+  constexpr int64_t kSide = 64 / sizeof(U), kWidth = 4 * kSide, kLanes = Square<U>::kLanes;
+  alignas(64) U buffer[kSide][kWidth];
+  for (int64_t c = 0; c < columns; c += kWidth)
     for (int64_t r = 0; r < rows; r += kSide) {
-      const int64_t height = std::min(kSide, rows - r), width = std::min(kSide, columns - c);
+      const int64_t height = std::min(kSide, rows - r), width = std::min(kWidth, columns - c);
+      const int64_t whole = height == kSide ? width / kSide * kSide : 0;  // columns that fill lines
       const U* source = from + c * from_stride + r;
-      if (height < kSide || width < kSide) {
-        for (int64_t i = 0; i < height; ++i)
-          for (int64_t j = 0; j < width; ++j) to[(r + i) * to_stride + c + j] = source[j * from_stride + i];
-        continue;
-      }
-      for (int64_t j = 0; j < kSide; j += kLanes)
+      U* target = to + r * to_stride + c;
+      for (int64_t j = 0; j < whole; j += kLanes) {
+        // Four blocks ahead, into L2: in L1 lines of such strides drive each other out.
+        for (int64_t q = j; q < j + kLanes; ++q)
+          __builtin_prefetch(source + q * from_stride + 4 * kSide, 0, 2);
         for (int64_t i = 0; i < kSide; i += kLanes) {
           Square<U> square;
           for (int64_t q = 0; q < kLanes; ++q)
@@ -75,7 +90,12 @@ void transpose_block(const U* from, int64_t from_stride, U* to, int64_t to_strid
           square.transpose();
           for (int64_t q = 0; q < kLanes; ++q) std::memcpy(&buffer[i + q][j], &square.rows[q], 16);
         }
-      for (int64_t i = 0; i < kSide; ++i) std::memcpy(to + (r + i) * to_stride + c, buffer[i], 64);
+      }
+      if (whole > 0)
+        for (int64_t i = 0; i < kSide; ++i)
+          put(buffer[i], target + i * to_stride, static_cast<size_t>(whole) * sizeof(U));
+      for (int64_t i = 0; i < height; ++i)
+        for (int64_t j = whole; j < width; ++j) target[i * to_stride + j] = source[j * from_stride + i];
     }
 }
 
@@ -97,18 +117,20 @@ void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Ten
   rest.start = walk.start;
   for (size_t d = 0; d + 1 < walk.dims().size(); ++d)
     if (d != dim) rest.add(walk.dims()[d].size, walk.dims()[d].strides);
-  const int64_t bands = (rows.size + kBand - 1) / kBand, bars = (columns.size + kBand - 1) / kBand;
-  const int64_t area = std::min(kBand, rows.size) * std::min(kBand, columns.size);
+  const int64_t bands = (rows.size + kRows - 1) / kRows, bars = (columns.size + kColumns - 1) / kColumns;
+  const int64_t area = std::min(kRows, rows.size) * std::min(kColumns, columns.size);
+  const auto size = static_cast<int64_t>(bytes);
+  const Put put = put_for(rows.strides[1] * size % 64 == 0 ? walk.count() * size : 0);  // whole lines only
   parallel(pool, rest.count() * bands * bars, kGrain / area, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t place = task / (bands * bars), row = task / bars % bands * kBand,
-                    column = task % bars * kBand;
+      const int64_t place = task / (bands * bars), row = task / bars % bands * kRows,
+                    column = task % bars * kColumns;
       rest.runs(place, place + 1, [&](int64_t, const Walk::Offsets& offsets, int64_t) {
         const auto as = [&]<typename U>(U) {
           transpose_block(in.as<const U>() + offsets[0] + row + column * columns.strides[0],
                           columns.strides[0], out.as<U>() + offsets[1] + row * rows.strides[1] + column,
-                          rows.strides[1], std::min(kBand, rows.size - row),
-                          std::min(kBand, columns.size - column));
+                          rows.strides[1], std::min(kRows, rows.size - row),
+                          std::min(kColumns, columns.size - column), put);
         };
         if (bytes == 1) as(uint8_t{});
         if (bytes == 2) as(uint16_t{});
@@ -116,6 +138,7 @@ void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Ten
         if (bytes == 8) as(uint64_t{});
       });
     }
+    hwy::FlushStream();
   });
 }
 
@@ -125,8 +148,18 @@ void move_strided(ThreadPool& pool, const Tensor& in, const Tensor& out, const W
   if (const int64_t dim = transposed_dim(walk); dim >= 0)
     return move_transposed(pool, bytes, in, out, walk, static_cast<size_t>(dim));
   const Walk::Offsets strides = walk.inner().strides;
-  const bool straight = strides[0] == 1 && strides[1] == 1;
-  parallel(pool, walk.count(), straight ? 4 * kGrain : kGrain, [&](int64_t begin, int64_t end) {
+  const auto size = static_cast<int64_t>(bytes);
+  if (strides[0] == 1 && strides[1] == 1) {
+    const Put put = put_for(walk.inner().size * size >= 512 ? walk.count() * size : 0);
+    return parallel(pool, walk.count(), 4 * kGrain, [&](int64_t begin, int64_t end) {
+      walk.runs(begin, end, [&](int64_t, const Walk::Offsets& offsets, int64_t count) {
+        put(at(in.data, offsets[0], bytes), at(out.data, offsets[1], bytes),
+            static_cast<size_t>(count) * bytes);
+      });
+      hwy::FlushStream();
+    });
+  }
+  parallel(pool, walk.count(), kGrain, [&](int64_t begin, int64_t end) {
     walk.runs(begin, end, [&](int64_t, const Walk::Offsets& offsets, int64_t count) {
       copy_run(bytes, at(in.data, offsets[0], bytes), strides[0], at(out.data, offsets[1], bytes), strides[1],
                count);

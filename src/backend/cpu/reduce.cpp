@@ -15,6 +15,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kWide = 1024;  // columns at a time: rows of 4 KB, a page each
+constexpr int64_t kRows = 8;     // of columns at a time: one stream of loads uses half the memory's speed
 
 // A rule folds elements of type T into a Lane, and lanes into an Acc every 16 elements or so, which is where
 // float sums move to double: 1e6 elements keep a relative error below 1e-7 at the speed of f32 adders.
@@ -117,7 +118,15 @@ struct Fold {
     }
     void add(const T* x, int64_t count, int64_t /*at*/) {
       for (int64_t j = 0; j < count; ++j) lanes[j] = Rule::step(lanes[j], x[j]);
-      if (++rows == 16) flush(count);
+      if (++rows >= 16) flush(count);
+    }
+    void add_rows(const T* x, int64_t stride, int64_t count, int64_t /*at*/) {
+      for (int64_t j = 0; j < count; ++j) {
+        Lane lane = lanes[j];
+        for (int64_t r = 0; r < kRows; ++r) lane = Rule::step(lane, x[r * stride + j]);
+        lanes[j] = lane;
+      }
+      if ((rows += kRows) >= 16) flush(count);
     }
     void flush(int64_t count) {
       for (int64_t j = 0; j < count; ++j) accs[j] = Rule::step(accs[j], lanes[j]);
@@ -182,6 +191,9 @@ struct Place {
         places[j] = take ? static_cast<Index>(at) : places[j];
       }
     }
+    void add_rows(const T* x, int64_t stride, int64_t count, int64_t at) {
+      for (int64_t r = 0; r < kRows; ++r) add(x + r * stride, count, at + r);
+    }
     void finish(Acc* to, int64_t count) {
       for (int64_t j = 0; j < count; ++j) to[j] = {values[j], places[j]};
     }
@@ -239,8 +251,13 @@ void fold_block(const Plan& plan, const Tensor& x, int64_t begin, int64_t end, i
   const auto columns = [&](int64_t offset, int64_t n, typename F::Acc* result) {
     typename F::Columns folded(n);
     plan.reduced.runs(from, to, [&](int64_t position, const Walk::Offsets& at, int64_t count) {
-      for (int64_t i = 0; i < count; ++i)
-        folded.add(view_run(x, offset + at[0] + i * stride, kept_stride, n, scratch), n, position + i);
+      const auto row = [&](int64_t i) {
+        return view_run(x, offset + at[0] + i * stride, kept_stride, n, scratch);
+      };
+      int64_t i = 0;
+      if (row(0) != scratch)
+        for (; i + kRows <= count; i += kRows) folded.add_rows(row(i), stride, n, position + i);
+      for (; i < count; ++i) folded.add(row(i), n, position + i);
     });
     folded.finish(result, n);
   };

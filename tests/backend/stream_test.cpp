@@ -1,0 +1,72 @@
+// Stores past the caches, by themselves and in the kernels whose results are large enough for them.
+#include "backend/cpu/stream.h"
+
+#include <doctest/doctest.h>
+#include <hwy/cache_control.h>
+
+#include <vector>
+
+#include "ops/shorthand.h"
+
+using namespace weft;
+
+namespace {
+
+/// Elements of what `value(row, column)` says, in row-major order, that are not so.
+template <typename Value>
+int64_t wrong(const Array& x, const Value& value) {
+  const std::vector<float> got = x.to_vector();
+  const int64_t columns = x.shape(-1);
+  int64_t count = 0;
+  for (int64_t i = 0; i < x.size(); ++i)
+    count += got[static_cast<size_t>(i)] != value(i / columns, i % columns);
+  return count;
+}
+
+/// (rows, columns) of small numbers that tell neighbours and rows apart.
+Array pattern(int64_t rows, int64_t columns, DType dtype) {
+  std::vector<float> values(static_cast<size_t>(rows * columns));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 251);
+  const Array y = as(Array::from_vector(values, {rows, columns}), dtype);
+  eval(y);
+  return y;
+}
+
+}  // namespace
+
+TEST_SUITE("base: streams") {
+  TEST_CASE("every count at every place of a line") {
+    alignas(64) std::byte from[256], to[256];
+    for (size_t i = 0; i < sizeof from; ++i) from[i] = static_cast<std::byte>(i);
+    for (size_t place = 0; place < 64; ++place)
+      for (size_t count = 0; count <= 160; ++count) {
+        std::fill(std::begin(to), std::end(to), std::byte{255});
+        cpu::stream(from + place / 2, to + place, count);
+        hwy::FlushStream();
+        for (size_t i = 0; i < sizeof to; ++i) {
+          const bool inside = i >= place && i < place + count;
+          if (to[i] != (inside ? from[i - place + place / 2] : std::byte{255}))
+            FAIL("byte ", i, " of ", count, " at ", place);
+        }
+      }
+  }
+
+  TEST_CASE("results larger than the caches") {
+    // 33 MiB, also where rows end inside of lines and numbers are cut off at the end of a tile.
+    for (const auto& [dtype, columns] :
+         {std::pair{DType::f32, int64_t{2944}}, {DType::f32, 2951}, {DType::f16, 5888}, {DType::f16, 5891}}) {
+      CAPTURE(name_of(dtype));
+      CAPTURE(columns);
+      const int64_t rows = 2950;
+      const Array x = pattern(rows, columns, dtype);
+      const auto value = [&](int64_t r, int64_t c) { return static_cast<float>((r * columns + c) % 251); };
+      CHECK(wrong(x + x, [&](int64_t r, int64_t c) { return 2 * value(r, c); }) == 0);
+      const Array row = slice_dim(x, 0, 0, 1);
+      CHECK(wrong(x + row, [&](int64_t r, int64_t c) { return value(r, c) + value(0, c); }) == 0);
+      const auto moved = [](const Array& view) { return reshape(reshape(view, {-1}), view.shape()); };
+      CHECK(wrong(moved(transpose(x, 0, 1)), [&](int64_t c, int64_t r) { return value(r, c); }) == 0);
+      CHECK(wrong(moved(slice_dim(x, 1, 1, columns)),
+                  [&](int64_t r, int64_t c) { return value(r, c + 1); }) == 0);
+    }
+  }
+}
