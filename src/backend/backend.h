@@ -26,6 +26,13 @@ struct Operand {
   StoragePtr storage;
   DType dtype = DType::f32;
   Layout layout;
+  int tile = -1;  ///< the value of the kernel's own (Step::tiles) that it is; then there may be no storage
+};
+
+/// A value, (rows, columns) without gaps, of which each workgroup of a kernel has `width` columns at hand.
+struct Tiled {
+  int64_t columns = 1, width = 1;
+  int64_t first = 0, count = 0;  ///< the kernel's tiles that have columns of it
 };
 
 struct ElementwiseProgram;  // backend/elementwise.h
@@ -34,11 +41,15 @@ struct ElementwiseProgram;  // backend/elementwise.h
 ///   elementwise, rows: `program` is what it does
 ///   a primitive by name; with a program, that is its epilogue: register 0 is the primitive's result, the
 ///   other loads are the inputs after its own
+///   a product with `tiles`: its result is tile 0; sums of rows come before it, and other steps after it,
+///   each on what a workgroup has at hand
 struct Step {
   std::string_view kernel;
   std::vector<Operand> inputs = {}, outputs = {};
   const Attrs* attrs = nullptr;
   const ElementwiseProgram* program = nullptr;
+  std::vector<Tiled> tiles = {};
+  std::vector<Step> before = {}, after = {};
 };
 
 /// Steps made ready to run again and again, with other storage in the same places. Refers to the attributes
@@ -84,6 +95,10 @@ class Backend {
   virtual bool has_dtype(DType) const { return true; }
   /// Whether a primitive that also has a composed form is better off with its kernel.
   virtual bool has_kernel(std::string_view) const { return true; }
+  /// Rows up to which a product's kernel can go on with the steps behind it (Step::after); 0: it cannot.
+  virtual int64_t joined_rows() const { return 0; }
+  /// Storages that one kernel can use.
+  virtual int64_t most_storages() const { return 8; }
 };
 
 }  // namespace weft

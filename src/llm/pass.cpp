@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "ops/shorthand.h"
 
@@ -94,22 +95,33 @@ Array Pass::logits(const Array& hidden) {
 Array Pass::norm(const std::string& name, const Array& x) {
   const Shape shape = {x.shape(-1)};
   const Array w = weights().vector(weight(name), shape);
-  if (config().norm == Norm::rms) return rms_norm(x, w, config().norm_eps);
+  if (config().norm == Norm::rms) {
+    const int64_t k = x.shape(-1);
+    if (!joins(x) || k % 32 != 0 || x.ndim() != 2) return rms_norm(x, w, config().norm_eps);
+    const Array rows = x * w;
+    const Array squares = sum(square(reshape(x, {x.shape(0), k / 32, 32})), {-1});
+    const Array factor = rsqrt(sum(squares, {-1}, true) * (1.0 / static_cast<double>(k)) + config().norm_eps);
+    const Array normed = rows * factor;
+    factored_[normed.node().get()] = {normed, rows, factor};
+    return normed;
+  }
   const Array b = weights().has(bias(name)) ? weights().vector(bias(name), shape) : Array();
   return layer_norm(x, w, b, config().norm_eps);
 }
 
-Array Pass::product(const std::string& name, const Array& x, int64_t n) {
-  const int64_t k = x.shape(-1);
-  const Matrix& m = weights().matrix(weight(name), n, k);
-  Shape shape = x.shape();
-  shape.back() = n;
-  const Array rows = reshape(x, {-1, k});
+bool Pass::joins(const Array& x) const {
+  return batch_.size() <= x.device().backend().joined_rows();
+}
+
+Array Pass::times(const Array& given, const Matrix& m) {
+  const auto factored = factored_.find(given.node().get());
+  const Array& x = factored == factored_.end() ? given : factored->second.rows;
+  const Array rows = reshape(x, {-1, m.k});
   Array y;
   if (!m.is_packed()) {
     y = call("matmul_batched", {rows, transpose(m.data, 0, 1)});
   } else {
-    const Attrs attrs{{"type", std::string(quant::traits(m.type).name)}, {"n", n}, {"k", k}};
+    const Attrs attrs{{"type", std::string(quant::traits(m.type).name)}, {"n", m.n}, {"k", m.k}};
     if (state_.exact) {
       y = call("qmatmul_packed", {rows, m.data}, attrs);
     } else {
@@ -118,10 +130,49 @@ Array Pass::product(const std::string& name, const Array& x, int64_t n) {
       y = call("qmatmul_i8", {bytes.codes, m.data}, attrs);
     }
   }
+  return factored == factored_.end() ? y : y * factored->second.factor;
+}
+
+Array Pass::with_bias(const std::string& name, const Array& y) {
+  return weights().has(bias(name)) ? y + weights().vector(bias(name), {y.shape(-1)}) : y;
+}
+
+Array Pass::product(const std::string& name, const Array& x, int64_t n) {
+  const int64_t k = x.shape(-1);
+  Shape shape = x.shape();
+  shape.back() = n;
+  Array y = times(x, weights().matrix(weight(name), n, k));
   for (const Weights::Adapter& adapter : weights().adapters(weight(name)))
-    y = y + linear(linear(rows, adapter.a), adapter.b) * adapter.scale;
-  y = reshape(y, shape);
-  return weights().has(bias(name)) ? y + weights().vector(bias(name), {n}) : y;
+    y = y + linear(linear(reshape(x, {-1, k}), adapter.a), adapter.b) * adapter.scale;
+  return with_bias(name, reshape(y, shape));
+}
+
+std::vector<Array> Pass::products(const std::vector<std::string>& names, const Array& x,
+                                  const std::vector<int64_t>& n) {
+  std::vector<std::string> tensors;
+  for (const std::string& name : names) tensors.push_back(weight(name));
+  std::vector<Array> parts;
+  if (!weights().are_alike(tensors)) {
+    for (size_t i = 0; i < names.size(); ++i) parts.push_back(product(names[i], x, n[i]));
+    return parts;
+  }
+  parts = split(times(x, weights().joined(tensors, n, x.shape(-1))), n, -1);
+  for (size_t i = 0; i < names.size(); ++i) parts[i] = with_bias(names[i], parts[i]);
+  return parts;
+}
+
+Array Pass::gated_product(const std::string& gate, const std::string& up, const Array& x, int64_t n) {
+  const std::vector<std::string> tensors = {weight(gate), weight(up)};
+  if (!weights().are_alike(tensors) || weights().has(bias(gate)) || weights().has(bias(up)))
+    return activate(product(gate, x, n)) * product(up, x, n);
+  // On a GPU rows take turns, so that what belongs together is near.
+  const int64_t turn = x.device().backend().joined_rows() > 0 && n % 32 == 0 ? 32 : n;
+  const Array both =
+      reshape(times(x, weights().joined(tensors, {n, n}, x.shape(-1), turn)), {-1, n / turn, 2, turn});
+  const auto part = [&](int64_t i) { return slice_dim(both, 2, i, i + 1); };
+  Shape shape = x.shape();
+  shape.back() = n;
+  return reshape(activate(part(0)) * part(1), shape);
 }
 
 Array Pass::expert_product(const std::string& name, const Array& x, const Array& chosen, int64_t out) {
@@ -195,8 +246,7 @@ const RopeTable& Pass::rope(int index, const Device& device) {
   if (table == state_.ropes.end())
     table = state_.ropes.emplace(key, rope_table(rope, state_.context, device)).first;
   RopeTable rows = table->second;
-  rows.cos = index_select(rows.cos, positions(device), 0);
-  rows.sin = index_select(rows.sin, positions(device), 0);
+  rows.turns = index_select(rows.turns, positions(device), 0);
   return ropes_.emplace(key, std::move(rows)).first->second;
 }
 
@@ -215,7 +265,7 @@ Heads Layer::heads(const Array& x) const {
   if (has("attn_qkv"))
     parts = split(product("attn_qkv", x, q + k + v), {q, k, v}, 1);
   else
-    parts = {product("attn_q", x, q), product("attn_k", x, k), product("attn_v", x, v)};
+    parts = products({"attn_q", "attn_k", "attn_v"}, x, {q, k, v});
   if (c.clamp_qkv > 0)
     for (Array& part : parts) part = clamp(part, -c.clamp_qkv, c.clamp_qkv);
   return {reshape(parts[0], {n, config.heads, c.head_dim}),
@@ -288,10 +338,9 @@ Array attention(const Layer& layer, const Array& x) {
 
 Array feed_forward(const Layer& layer, const Array& x) {
   const int64_t hidden = layer.config.hidden, width = layer.pass.config().width;
-  if (layer.has("ffn_gate")) {
-    const Array gate = layer.pass.activate(layer.product("ffn_gate", x, hidden));
-    return layer.product("ffn_down", gate * layer.product("ffn_up", x, hidden), width);
-  }
+  if (layer.has("ffn_gate"))
+    return layer.product(
+        "ffn_down", layer.pass.gated_product(layer.name("ffn_gate"), layer.name("ffn_up"), x, hidden), width);
   const int64_t rows = layer.pass.weights().shape(layer.name("ffn_up.weight")).front();
   const Array up = layer.product("ffn_up", x, rows);
   if (rows == 2 * hidden) {
@@ -341,8 +390,8 @@ Array expert_feed_forward(const Layer& layer, const Array& x) {
   Array y = sum(down * unsqueeze(share, -1), {1});
   if (layer.has("ffn_up_shexp")) {
     const int64_t hidden = layer.pass.weights().shape(layer.name("ffn_up_shexp.weight")).front();
-    const Array inner = layer.pass.activate(layer.product("ffn_gate_shexp", x, hidden)) *
-                        layer.product("ffn_up_shexp", x, hidden);
+    const Array inner =
+        layer.pass.gated_product(layer.name("ffn_gate_shexp"), layer.name("ffn_up_shexp"), x, hidden);
     Array shared = layer.product("ffn_down_shexp", inner, c.width);
     if (layer.has("ffn_gate_inp_shexp"))
       shared = shared * sigmoid(sum(x * layer.vector("ffn_gate_inp_shexp.weight", {c.width}), {-1}, true));

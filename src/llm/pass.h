@@ -67,6 +67,11 @@ class Pass {
   Array norm(const std::string& name, const Array& x);  ///< over the last dim; a bias where there is one
   /// x (.., k) -> (.., n), with bias and adapters where there are any.
   Array product(const std::string& name, const Array& x, int64_t n);
+  /// Several products of one x, in one where the matrices are alike.
+  std::vector<Array> products(const std::vector<std::string>& names, const Array& x,
+                              const std::vector<int64_t>& n);
+  /// act(gate x) * (up x), both (.., n).
+  Array gated_product(const std::string& gate, const std::string& up, const Array& x, int64_t n);
   /// x (n, 1 or used, k) times the matrices `chosen` (n, used) of a stack -> (n, used, out).
   Array expert_product(const std::string& name, const Array& x, const Array& chosen, int64_t out);
   Array activate(const Array& x) const;
@@ -95,10 +100,22 @@ class Pass {
   std::map<Key, Array> inputs_;
   std::map<std::pair<const Backend*, int64_t>, Array> slopes_;
   std::map<std::pair<const Backend*, int>, RopeTable> ropes_;
+  /// x m^T, f32 (rows, m.n).
+  Array times(const Array& x, const Matrix& m);
+  Array with_bias(const std::string& name, const Array& y);
+  /// Whether kernels of products go on with what is behind them (Backend::joined_rows).
+  bool joins(const Array& x) const;
+
   struct Bytes {
     Array x, codes;  ///< x stays, so that no other array can have its address
   };
   std::map<const Node*, Bytes> bytes_;  ///< quantize_i8 of what several products read
+  /// A norm as rows and a factor for each: products are multiplied by the factor afterwards, so that the
+  /// kernel that makes the rows needs nothing from the rest of them.
+  struct Factored {
+    Array x, rows, factor;
+  };
+  std::map<const Node*, Factored> factored_;
 };
 
 /// A layer of a pass: names are those behind "blk.N.".
@@ -118,6 +135,11 @@ class Layer {
   }
   Array expert_product(const std::string& name, const Array& x, const Array& chosen, int64_t out) const {
     return pass.expert_product(prefix_ + name, x, chosen, out);
+  }
+  std::vector<Array> products(std::vector<std::string> names, const Array& x,
+                              const std::vector<int64_t>& n) const {
+    for (std::string& name : names) name = prefix_ + name;
+    return pass.products(names, x, n);
   }
   const Array& vector(const std::string& name, const Shape& shape) const {
     return pass.weights().vector(prefix_ + name, shape);

@@ -56,21 +56,27 @@ RopeTable rope_table(const RopeConfig& rope, std::span<const int32_t> positions,
   if (rope.scaling == "yarn" && !rope.has_own_magnitude) magnitude *= 1 + 0.1 * std::log(rope.factor);
   std::vector<double> turns;
   const auto half = static_cast<size_t>(rope.dims / 2), dims = 2 * half;
-  std::vector<float> cosines(positions.size() * dims), sines(cosines.size());
+  std::vector<float> table(positions.size() * 2 * dims);
   for (size_t row = 0; row < positions.size(); ++row) {
     if (row == 0 || lengths[row] != lengths[row - 1]) turns = frequencies(rope, lengths[row]);
     for (size_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(positions[row]) * turns[i];
-      const size_t first = row * dims + (rope.neighbours ? 2 * i : i),
-                   second = first + (rope.neighbours ? 1 : half);
+      const size_t first = rope.neighbours ? 2 * i : i, second = first + (rope.neighbours ? 1 : half);
+      float *cosines = table.data() + row * 2 * dims, *sines = cosines + dims;
       cosines[first] = cosines[second] = static_cast<float>(std::cos(angle) * magnitude);
       sines[second] = static_cast<float>(std::sin(angle) * magnitude);
       sines[first] = -sines[second];
     }
   }
-  const Shape shape = {static_cast<int64_t>(positions.size()), rope.dims};
-  return {rope.dims, rope.neighbours, Array::from_vector(cosines, shape, device),
-          Array::from_vector(sines, shape, device)};
+  const Shape shape = {static_cast<int64_t>(positions.size()), 2 * rope.dims};
+  return {rope.dims, rope.neighbours, Array::from_vector(table, shape, device)};
+}
+
+Array RopeTable::cos() const {
+  return slice_dim(turns, 1, 0, dims);
+}
+Array RopeTable::sin() const {
+  return slice_dim(turns, 1, dims, 2 * dims);
 }
 
 Array rotate(const Array& x, const RopeTable& rows) {
@@ -82,14 +88,15 @@ Array rotate(const Array& x, const RopeTable& rows) {
     // Runs of two elements are slow to walk: 14 % of a prompt's time on a CPU. Here pairs are taken apart.
     const auto every_second = [&](const Array& y, int64_t first) { return slice_dim(y, -1, first, dims, 2); };
     const Array u = every_second(part, 0), v = every_second(part, 1);
-    const Array cos = unsqueeze(every_second(rows.cos, 0), 1), sin = unsqueeze(every_second(rows.sin, 1), 1);
+    const Array cos = unsqueeze(every_second(rows.cos(), 0), 1),
+                sin = unsqueeze(every_second(rows.sin(), 1), 1);
     turned = reshape(stack({u * cos - v * sin, v * cos + u * sin}, -1), {n, heads, dims});
   } else {
     // One kernel: (n, heads, pairs, 2) or (n, heads, 2, pairs), where the other one of a pair is a view.
     const Ints pairs = rows.neighbours ? Ints{dims / 2, 2} : Ints{2, dims / 2};
     const auto paired = [&](const Array& y, int64_t of) { return reshape(y, {n, of, pairs[0], pairs[1]}); };
     const Array own = paired(part, heads), other = flip(own, {rows.neighbours ? -1 : -2});
-    turned = reshape(own * paired(rows.cos, 1) + other * paired(rows.sin, 1), {n, heads, dims});
+    turned = reshape(own * paired(rows.cos(), 1) + other * paired(rows.sin(), 1), {n, heads, dims});
   }
   return dims < dim ? cat({turned, slice_dim(x, -1, dims, dim)}, -1) : turned;
 }

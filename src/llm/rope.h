@@ -7,12 +7,15 @@
 
 namespace weft::llm {
 
-/// cos and sin of positions' angles for each element that turns, (positions, dims), made in double on the
-/// host. sin has the sign with which the other element of the pair counts.
+/// cos and then sin of positions' angles for each element that turns, (positions, 2 dims), made in double on
+/// the host. sin has the sign with which the other element of the pair counts.
 struct RopeTable {
   int64_t dims = 0;
   bool neighbours = false;
-  Array cos, sin;
+  Array turns;
+
+  Array cos() const;
+  Array sin() const;
 };
 
 /// For positions 0 .. context - 1.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "base/error.h"
 #include "ops/shorthand.h"
@@ -36,13 +37,14 @@ const StoredTensor& Weights::stored(const std::string& name, const Shape& shape)
 
 Array Weights::upload(const StoredTensor& tensor, const Device& device) {
   std::vector<std::byte> scratch;
-  const std::span<const std::byte> bytes = tensor.read(scratch);
+  return upload(tensor.type, tensor.shape, tensor.read(scratch), device);
+}
+
+Array Weights::upload(quant::Type type, Shape shape, std::span<const std::byte> bytes, const Device& device) {
   bytes_read_ += bytes.size();
-  Shape shape = tensor.shape;
-  const std::optional<DType> dtype = float_dtype(tensor.type);
+  const std::optional<DType> dtype = float_dtype(type);
   if (!dtype)
-    shape.back() =
-        static_cast<int64_t>(quant::row_bytes(tensor.type, static_cast<uint64_t>(tensor.shape.back())));
+    shape.back() = static_cast<int64_t>(quant::row_bytes(type, static_cast<uint64_t>(shape.back())));
   const auto array = [&]<typename T>(T) {
     return Array::from_span(std::span(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)),
                             shape, device);
@@ -78,22 +80,54 @@ const Matrix& Weights::matrix(const std::string& name, int64_t n, int64_t k) {
   auto found = matrices_.find(name);
   if (found == matrices_.end()) {
     const StoredTensor& tensor = stored(name, {n, k});
-    Matrix matrix{tensor.type, n, k, {}};
     const Device device = product_device(name);
     const auto table = tables_.find(name);
     const bool shared =
         table != tables_.end() && float_dtype(tensor.type) && table->second.device() == device;
-    matrix.data = shared ? table->second : upload(tensor, device);
-    if (!float_dtype(tensor.type)) {
-      const std::string type(quant::traits(tensor.type).name);
-      matrix.data = call("repack", {matrix.data}, {{"type", type}, {"k", k}});
-      eval(matrix.data);
-    }
-    found = matrices_.emplace(name, std::move(matrix)).first;
+    found =
+        matrices_.emplace(name, made_of(tensor.type, n, k, shared ? table->second : upload(tensor, device)))
+            .first;
   } else if (found->second.n != n || found->second.k != k) {
     stored(name, {n, k});
   }
   return found->second;
+}
+
+Matrix Weights::made_of(quant::Type type, int64_t n, int64_t k, const Array& stored) const {
+  Matrix matrix{type, n, k, stored};
+  if (!float_dtype(type)) {
+    matrix.data = call("repack", {stored}, {{"type", std::string(quant::traits(type).name)}, {"k", k}});
+    eval(matrix.data);
+  }
+  return matrix;
+}
+
+bool Weights::are_alike(const std::vector<std::string>& names) const {
+  return std::ranges::all_of(names, [&](const std::string& name) {
+    return has(name) && file_.tensor(name).type == file_.tensor(names[0]).type &&
+           product_device(name) == product_device(names[0]) && adapters(name).empty();
+  });
+}
+
+const Matrix& Weights::joined(const std::vector<std::string>& names, const std::vector<int64_t>& n, int64_t k,
+                              int64_t turn) {
+  auto found = matrices_.find(fmt::format("{}", fmt::join(names, "+")));
+  if (found != matrices_.end()) return found->second;
+  const quant::Type type = file_.tensor(names[0]).type;
+  const uint64_t row_bytes = quant::row_bytes(type, static_cast<uint64_t>(k));
+  const int64_t rows = std::accumulate(n.begin(), n.end(), int64_t{0});
+  std::vector<std::byte> all(static_cast<uint64_t>(rows) * row_bytes), scratch;
+  std::byte* start = all.data();
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::span<const std::byte> bytes = stored(names[i], {n[i], k}).read(scratch);
+    const uint64_t piece = static_cast<uint64_t>(turn > 0 ? turn : n[i]) * row_bytes,
+                   step = turn > 0 ? piece * names.size() : piece;
+    for (uint64_t from = 0, to = 0; from < bytes.size(); from += piece, to += step)
+      std::copy_n(bytes.begin() + static_cast<int64_t>(from), piece, start + to);
+    start += piece;
+  }
+  const Matrix matrix = made_of(type, rows, k, upload(type, {rows, k}, all, product_device(names[0])));
+  return matrices_.emplace(fmt::format("{}", fmt::join(names, "+")), matrix).first->second;
 }
 
 const Array& Weights::table(const std::string& name, const Shape& shape) {

@@ -36,6 +36,11 @@ class Weights {
   // Errors name the file, the tensor and what was expected (ErrorKind::io).
   const Array& vector(const std::string& name, const Shape& shape);  ///< f32; files may have (1, k) for (k)
   const Matrix& matrix(const std::string& name, int64_t n, int64_t k);
+  /// Whether matrices can be one: of one type, on one device, without adapters.
+  bool are_alike(const std::vector<std::string>& names) const;
+  /// Matrices (n, k) that are alike as one, `turn` rows of each in turn; 0: one behind the other.
+  const Matrix& joined(const std::vector<std::string>& names, const std::vector<int64_t>& n, int64_t k,
+                       int64_t turn = 0);
   /// A table to pick rows from: floats (rows, k), or u8 (rows, bytes of a row).
   const Array& table(const std::string& name, const Shape& shape);
 
@@ -54,6 +59,8 @@ class Weights {
   const StoredTensor& stored(const std::string& name, const Shape& shape) const;
   /// In the type it is stored in: floats as they are, blocks as rows of u8.
   Array upload(const StoredTensor& tensor, const Device& device);
+  Array upload(quant::Type type, Shape shape, std::span<const std::byte> bytes, const Device& device);
+  Matrix made_of(quant::Type type, int64_t n, int64_t k, const Array& stored) const;
   /// Where a product with a matrix is: the table of tokens is multiplied with after the layers.
   const Device& product_device(const std::string& name) const;
 

@@ -33,7 +33,7 @@ class PlanCache {
       }
       entries_.erase(found);  // of a backend that is gone, at the same address
     }
-    auto plan = std::make_shared<Plan>(graph);
+    auto plan = std::make_shared<Plan>(graph, *backend);
     ++plans_built;
     if (entries_.size() >= kMaxPlans)
       entries_.erase(std::ranges::min_element(entries_, {}, [](const auto& e) { return e.second.last_use; }));

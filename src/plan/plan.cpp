@@ -5,6 +5,7 @@
 
 #include "ops/op.h"
 #include "plan/group.h"
+#include "plan/join.h"
 
 namespace weft {
 namespace {
@@ -96,27 +97,64 @@ class Scheduler {
   std::vector<bool> needed_, stored_;
 };
 
+/// Steps on real storage.
+std::vector<Step> bound(const std::vector<Plan::Step>& steps, std::span<const StoragePtr> storages) {
+  const auto operands = [&](const std::vector<Plan::Operand>& from) {
+    std::vector<Operand> result;
+    for (const Plan::Operand& o : from)
+      result.push_back(
+          {o.storage < 0 ? nullptr : storages[static_cast<size_t>(o.storage)], o.dtype, o.layout, o.tile});
+    return result;
+  };
+  std::vector<Step> result;
+  for (const Plan::Step& step : steps)
+    result.push_back({.kernel = step.kernel,
+                      .inputs = operands(step.inputs),
+                      .outputs = operands(step.outputs),
+                      .attrs = &step.attrs,
+                      .program = step.program ? &*step.program : nullptr,
+                      .tiles = step.tiles,
+                      .before = bound(step.before, storages),
+                      .after = bound(step.after, storages)});
+  return result;
+}
+
 uint64_t bytes_of(const Value& value) {
   return std::max<uint64_t>(static_cast<uint64_t>(element_count(value.shape)) * size_of(value.dtype), 1);
 }
 
 }  // namespace
 
-Plan::Plan(const Graph& graph) : leaves_(graph.storages.size()) {
+void Plan::Step::each_operand(const std::function<void(Operand&, bool is_output)>& visit) {
+  for (Step& step : before) step.each_operand(visit);
+  for (Operand& input : inputs) visit(input, false);
+  for (Operand& output : outputs) visit(output, true);
+  for (Step& step : after) step.each_operand(visit);
+}
+
+Plan::Plan(const Graph& graph, const Backend& backend) : leaves_(graph.storages.size()) {
   Scheduler scheduler(graph);
   steps_ = std::move(scheduler.steps);
+  if (backend.joined_rows() > 0) {
+    std::set<int> kept;
+    for (const Graph::Step& step : graph.steps)
+      for (size_t i = 0; step.wanted && i < step.node->outputs.size(); ++i)
+        kept.insert(scheduler.spots()[static_cast<size_t>(step.first) + i].owner);
+    join_steps(steps_, kept, backend);
+  }
 
   std::unordered_map<int, int> storage_of;  // of a value that owns memory
   for (size_t v = 0; v < graph.leaves.size(); ++v) storage_of[static_cast<int>(v)] = graph.leaves[v].storage;
   for (Step& step : steps_) {
-    for (Operand& output : step.outputs) {
-      if (storage_of.contains(output.storage)) continue;  // written to before, or an input that is taken
-      storage_of[output.storage] = static_cast<int>(leaves_ + sizes_.size());
-      sizes_.push_back(bytes_of(graph.value(output.storage)));
-    }
-    for (auto* operands : {&step.inputs, &step.outputs})
-      for (Operand& operand : *operands)
-        if (operand.storage >= 0) operand.storage = storage_of.at(operand.storage);
+    step.each_operand([&](Operand& operand, bool is_output) {
+      if (!is_output || operand.storage < 0) return;
+      if (storage_of.contains(operand.storage)) return;  // written to before, or an input that is taken
+      storage_of[operand.storage] = static_cast<int>(leaves_ + sizes_.size());
+      sizes_.push_back(bytes_of(graph.value(operand.storage)));
+    });
+    step.each_operand([&](Operand& operand, bool) {
+      if (operand.storage >= 0) operand.storage = storage_of.at(operand.storage);
+    });
   }
   for (const Graph::Step& step : graph.steps) {
     if (!step.wanted) continue;
@@ -133,10 +171,10 @@ void Plan::share_memory() {
   std::vector<size_t> last_use(sizes_.size(), 0);
   std::vector<bool> kept(sizes_.size(), false);
   for (size_t s = 0; s < steps_.size(); ++s)
-    for (const auto* operands : {&steps_[s].inputs, &steps_[s].outputs})
-      for (const Operand& operand : *operands)
-        if (operand.storage >= static_cast<int>(leaves_))
-          last_use[static_cast<size_t>(operand.storage) - leaves_] = s;
+    steps_[s].each_operand([&](Operand& operand, bool) {
+      if (operand.storage >= static_cast<int>(leaves_))
+        last_use[static_cast<size_t>(operand.storage) - leaves_] = s;
+    });
   for (const Result& result : results_)
     if (result.storage >= static_cast<int>(leaves_))
       kept[static_cast<size_t>(result.storage) - leaves_] = true;
@@ -163,24 +201,23 @@ void Plan::share_memory() {
   };
   std::vector<bool> placed(sizes_.size(), false);
   for (size_t s = 0; s < steps_.size(); ++s) {
-    for (const Operand& output : steps_[s].outputs) {
-      if (output.storage < static_cast<int>(leaves_)) continue;
+    steps_[s].each_operand([&](Operand& output, bool is_output) {
+      if (!is_output || output.storage < static_cast<int>(leaves_)) return;
       const size_t made = static_cast<size_t>(output.storage) - leaves_;
-      if (placed[made]) continue;
+      if (placed[made]) return;
       placed[made] = true;
       if (kept[made])
         slots.push_back(sizes_[made]), slot_of[made] = slots.size() - 1;
       else
         slot_of[made] = take(sizes_[made]);
-    }
+    });
     std::vector<size_t> over;  // storages that nobody needs after this step
-    for (const auto* operands : {&steps_[s].inputs, &steps_[s].outputs})
-      for (const Operand& operand : *operands) {
-        if (operand.storage < static_cast<int>(leaves_)) continue;
-        const size_t made = static_cast<size_t>(operand.storage) - leaves_;
-        if (last_use[made] == s && !kept[made] && std::ranges::find(over, made) == over.end())
-          over.push_back(made);
-      }
+    steps_[s].each_operand([&](Operand& operand, bool) {
+      if (operand.storage < static_cast<int>(leaves_)) return;
+      const size_t made = static_cast<size_t>(operand.storage) - leaves_;
+      if (last_use[made] == s && !kept[made] && std::ranges::find(over, made) == over.end())
+        over.push_back(made);
+    });
     for (size_t made : over) free.push_back(slot_of[made]);
   }
 
@@ -188,9 +225,7 @@ void Plan::share_memory() {
     if (storage >= static_cast<int>(leaves_))
       storage = static_cast<int>(leaves_ + slot_of[static_cast<size_t>(storage) - leaves_]);
   };
-  for (Step& step : steps_)
-    for (auto* operands : {&step.inputs, &step.outputs})
-      for (Operand& operand : *operands) moved(operand.storage);
+  for (Step& step : steps_) step.each_operand([&](Operand& operand, bool) { moved(operand.storage); });
   for (Result& result : results_) moved(result.storage);
   sizes_ = std::move(slots);
 }
@@ -200,22 +235,7 @@ std::vector<StoragePtr> Plan::run(Backend& backend, std::span<const StoragePtr> 
   std::vector<StoragePtr> storages(leaves.begin(), leaves.end());
   for (uint64_t bytes : sizes_) storages.push_back(backend.alloc(bytes, "array"));
   if (!prepared_) {
-    std::vector<weft::Step> steps;
-    for (const Step& step : steps_) {
-      weft::Step made{.kernel = step.kernel, .attrs = &step.attrs};
-      if (step.program) made.program = &*step.program;
-      const auto bound = [&](const std::vector<Operand>& operands) {
-        std::vector<weft::Operand> result;
-        for (const Operand& o : operands)
-          result.push_back(
-              {o.storage < 0 ? nullptr : storages[static_cast<size_t>(o.storage)], o.dtype, o.layout});
-        return result;
-      };
-      made.inputs = bound(step.inputs);
-      made.outputs = bound(step.outputs);
-      steps.push_back(std::move(made));
-    }
-    prepared_ = backend.prepare(steps, storages);
+    prepared_ = backend.prepare(bound(steps_, storages), storages);
   }
   if (!steps_.empty()) backend.run(*prepared_, storages, constants);
   return storages;

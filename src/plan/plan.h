@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,19 +21,25 @@ class Plan {
     int storage = -1;  ///< -1 = left out
     DType dtype = DType::f32;
     Layout layout = {};
+    int tile = -1;  ///< Operand::tile
   };
   struct Step {
     std::string_view kernel;
     std::vector<Operand> inputs, outputs;
     Attrs attrs = {};
     std::optional<ElementwiseProgram> program = {};
+    std::vector<Tiled> tiles = {};
+    std::vector<Step> before = {}, after = {};
+
+    /// All operands, those of the steps inside too.
+    void each_operand(const std::function<void(Operand&, bool is_output)>& visit);
   };
   struct Result {
     int storage = 0;
     Layout layout;
   };
 
-  explicit Plan(const Graph& graph);
+  Plan(const Graph& graph, const Backend& backend);
 
   /// Runs it on the storages and constants of a graph of the same structure. The values of the wanted steps'
   /// outputs, in order.

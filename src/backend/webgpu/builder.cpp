@@ -172,6 +172,7 @@ Builder::Builder(std::string_view name) : name_(name) {
 }
 
 std::string Builder::number(int64_t value) {
+  if (literal) return fmt::format("{}u", static_cast<uint32_t>(value));
   numbers_.push_back(static_cast<uint32_t>(value));
   return fmt::format("params.p{}", numbers_.size() - 1);
 }
@@ -181,7 +182,8 @@ std::string Builder::real(float value) {
 }
 
 std::string Builder::constant(DType dtype, double value, int id) {
-  const std::string word = number(constant_word(dtype, value));
+  numbers_.push_back(constant_word(dtype, value));
+  const std::string word = fmt::format("params.p{}", numbers_.size() - 1);
   if (id >= 0) constants_.push_back({numbers_.size() - 1, id, dtype});
   switch (lane_of(dtype)) {
     case Lane::boolean:
@@ -215,6 +217,7 @@ std::string Builder::write(const gpu::Binding& part, int width) {
 }
 
 std::string Builder::bits(const Operand& operand, std::string_view at) {
+  if (operand.tile >= 0) return fmt::format("tile{0}[in_tile{0}({1})]", operand.tile, at);
   const std::string buffer = read(buffer_of(operand));
   const size_t bytes = size_of(operand.dtype);
   if (bytes == 4) return fmt::format("{}[{}]", buffer, at);

@@ -32,6 +32,8 @@ std::string result_struct(size_t outputs);
 class Builder {
  public:
   explicit Builder(std::string_view name);
+  /// Numbers become part of the text, for kernels that are made for a few shapes anyway.
+  bool literal = false;
 
   std::string number(int64_t value);                        ///< the name of a u32; negative values wrap
   std::string real(float value);                            ///< an f32, which may be infinite or NaN
@@ -106,6 +108,9 @@ void cached_attention(Context& context, const Step& step);
 /// The value of an instruction that does not fold, over registers x0, x1 ...
 std::string expression(Builder& builder, const ElementwiseProgram& program,
                        const ElementwiseProgram::Instruction& instruction);
+
+/// `put<suffix>(i)`: word i of the rows that put_rows writes.
+void declare_put(Builder& builder, const Step& step, std::string_view suffix);
 
 /// x itself where its elements follow each other from the first on, else a copy.
 Operand contiguous(Context& context, const Operand& x);

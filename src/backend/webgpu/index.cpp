@@ -164,30 +164,34 @@ void scatter(Context& context, const Step& step) {
 }
 
 /// One invocation per word.
-void put_rows(Context& context, const Step& step) {
-  const Operand &src = step.inputs[2], &out = step.outputs[0];
-  const int64_t rows = src.layout.shape[0], elements = element_count(src.layout.shape),
-                width = elements / std::max<int64_t>(rows, 1);
-  if (elements == 0) return;
+void declare_put(Builder& builder, const Step& step, std::string_view suffix) {
+  const Operand &idx = step.inputs[1], &src = step.inputs[2], &out = step.outputs[0];
+  const int64_t width = element_count(src.layout.shape) / src.layout.shape[0];
   const auto per_word = static_cast<int64_t>(4 / size_of(out.dtype));
   const Layout* layouts[] = {&src.layout};
-  const Operand& idx = step.inputs[1];
-  Builder builder("put_rows");
   const std::string to = builder.write(buffer_of(out));
-  std::string body = "fn source(i: u32) -> u32 {\n" + builder.unravel(walk(src.layout.shape, layouts), "i");
+  std::string body = fmt::format("fn source{}(i: u32) -> u32 {{\n", suffix) +
+                     builder.unravel(walk(src.layout.shape, layouts), "i");
   body += fmt::format("  return {};\n}}\n", builder.bits(src, "at0"));
   const std::string words = builder.number(width / per_word);
-  body += fmt::format("fn put(i: u32) {{\n  let row = bitcast<u32>({});\n",
+  body += fmt::format("fn put{}(i: u32) {{\n  let row = bitcast<u32>({});\n", suffix,
                       index_value(builder, idx,
                                   fmt::format("{} + i / {} * {}", builder.number(idx.layout.offset), words,
                                               builder.number(idx.layout.strides[0]))));
-  body += fmt::format("  if (row >= {}) {{ return; }}\n  var word = source(i * {}u);\n",
-                      builder.number(out.layout.shape[0]), per_word);
+  body += fmt::format("  if (row >= {}) {{ return; }}\n  var word = source{}(i * {}u);\n",
+                      builder.number(out.layout.shape[0]), suffix, per_word);
   for (int64_t k = 1; k < per_word; ++k)
-    body += fmt::format("  word |= source(i * {}u + {}u) << {}u;\n", per_word, k, 32 / per_word * k);
-  body += fmt::format("  {}[row * {} + i % {}] = word;\n}}\n", to, words, words);
-  builder.code = body;
-  const int64_t count = elements / per_word;
+    body +=
+        fmt::format("  word |= source{}(i * {}u + {}u) << {}u;\n", suffix, per_word, k, 32 / per_word * k);
+  builder.code += body + fmt::format("  {}[row * {} + i % {}] = word;\n}}\n", to, words, words);
+}
+
+void put_rows(Context& context, const Step& step) {
+  const int64_t elements = element_count(step.inputs[2].layout.shape);
+  if (elements == 0) return;
+  Builder builder("put_rows");
+  declare_put(builder, step, "");
+  const int64_t count = elements / static_cast<int64_t>(4 / size_of(step.outputs[0].dtype));
   builder.groups(context, (count + 63) / 64, 64,
                  fmt::format("  if (index * 64u + thread < {}) {{ put(index * 64u + thread); }}\n",
                              builder.number(count)));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/webgpu/join.h"
 #include "backend/webgpu/matmul.h"
 #include "backend/webgpu/webgpu_backend.h"
 
@@ -70,6 +71,22 @@ std::string total_function(const QuantForm& form) {
          "    if (thread % LANES < step) { terms[thread] += terms[thread + step]; }\n    "
          "workgroupBarrier();\n  }\n"
          "  let sum = terms[thread];\n  workgroupBarrier();\n  return sum;\n}\n";
+}
+
+/// A form whose workgroups compute whole tiles: as many threads as keep the device busy.
+QuantForm joined_form(const gpu::Device& device, QuantForm form, int64_t m, const Tiled& tile) {
+  constexpr int64_t kBusy = 132 * 1024;  // invocations
+  const int64_t most = device.limits().max_workgroup_threads;
+  form.tiles = false;
+  form.vectors = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m)));
+  form.rows = std::min(form.rows, tile.width);
+  const auto fits = [&](int64_t threads) {
+    return threads <= most && threads / form.lanes * form.rows <= tile.width;
+  };
+  form.threads = form.lanes;
+  while (fits(form.threads * 2) && (form.threads < 256 || form.threads * tile.count < kBusy))
+    form.threads *= 2;
+  return form;
 }
 
 /// Through all of the weights in f32. On software adapters, which exist for tests: to compile a product of
@@ -165,6 +182,8 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
   const int64_t m = count / packing.n;
 
   Builder builder(step.kernel);
+  const bool joined = !step.tiles.empty();
+  builder.literal = joined;
   const Operand x = without_gaps(context, step.inputs[0], 4);
   builder.code =
       fmt::format("const THREADS = {}u;\nconst LANES = {}u;\nconst ROWS = {}u;\nconst VECTORS = {}u;\n",
@@ -179,10 +198,15 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
                               bytes ? "vec4<u32>" : "vec4<f32>", bytes ? "" : "bitcast<vec4<f32>>",
                               builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
   builder.code += embedded::webgpu_kernels(bytes ? "qmatmul_x_i8" : "qmatmul_x");
-  builder.code += "alias T = f32;\n" + result_function(builder, {buffer_of(out), out.dtype, count,
-                                                                 step.program ? &step : nullptr});
-  builder.code +=
-      fmt::format("fn store(at: u32, x: f32) {{ {}[at] = result(at, x); }}\n", builder.write(buffer_of(out)));
+  if (joined) {
+    declare_tiles(builder, step, m);
+    builder.code += "fn store(at: u32, x: f32) { tile0[in_tile0(at)] = bitcast<u32>(x); }\n";
+  } else {
+    builder.code += "alias T = f32;\n" + result_function(builder, {buffer_of(out), out.dtype, count,
+                                                                   step.program ? &step : nullptr});
+    builder.code += fmt::format("fn store(at: u32, x: f32) {{ {}[at] = result(at, x); }}\n",
+                                builder.write(buffer_of(out)));
+  }
 
   std::string body;
   if (!quant::coding(packing.type).table.empty() && form.barriers)
@@ -197,9 +221,20 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
   } else {
     builder.code += total_function(form);
     builder.code += embedded::webgpu_kernels("qmatmul_vectors");
-    builder.groups(context,
-                   pieces(m, form.vectors) * pieces(packing.n, form.threads / form.lanes * form.rows),
-                   static_cast<int>(form.threads), body + "  multiply_vectors(index, thread);\n");
+    const int64_t rows = form.threads / form.lanes * form.rows;  // of a workgroup at a time
+    if (joined) {
+      const TileSteps steps(builder, step, m, form.threads);
+      const int64_t turns = step.tiles[0].width / rows;
+      body += steps.before();
+      body += fmt::format(
+          "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + turn, thread); }}\n"
+          "  workgroupBarrier();\n",
+          turns);
+      builder.groups(context, step.tiles[0].count, static_cast<int>(form.threads), body + steps.after());
+    } else {
+      builder.groups(context, pieces(m, form.vectors) * pieces(packing.n, rows),
+                     static_cast<int>(form.threads), body + "  multiply_vectors(index, thread);\n");
+    }
   }
 }
 
@@ -212,9 +247,11 @@ bool takes_epilogue(const gpu::Device& device, const Step& step) {
 void qmatmul(Context& context, const Step& step) {
   const int64_t n = step.attrs->integer("n"), k = step.attrs->integer("k");
   const int64_t m = n > 0 ? element_count(step.outputs[0].layout.shape) / n : 0;
-  if (step.kernel == "qmatmul_packed" && context.device.type() == gpu::AdapterType::cpu)
+  if (step.kernel == "qmatmul_packed" && context.device.type() == gpu::AdapterType::cpu && step.tiles.empty())
     return multiply_dequantized(context, step, m, n, k);
-  multiply_packed(context, step, quant_form(context.device, m, n, k));
+  QuantForm form = quant_form(context.device, m, n, k);
+  if (!step.tiles.empty()) form = joined_form(context.device, form, m, step.tiles[0]);
+  multiply_packed(context, step, form);
 }
 
 /// One invocation for each 32 elements.

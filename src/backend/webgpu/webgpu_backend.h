@@ -38,6 +38,8 @@ class WebgpuBackend : public Backend {
   MemoryUse memory() const override;
   bool has_dtype(DType dtype) const override { return dtype != DType::i64; }  // WGSL has none
   bool has_kernel(std::string_view op) const override;
+  int64_t joined_rows() const override { return 8; }
+  int64_t most_storages() const override { return device_.limits().max_storage_buffers; }
 
   gpu::Device& device() { return device_; }
 

@@ -43,10 +43,8 @@ Array gated_attention(const Layer& l, const Array& x) {
   const Config& c = l.pass.config();
   const int64_t n = x.shape(0), heads = l.config.heads, kv = l.config.kv_heads, dim = c.head_dim;
   const int64_t q = 2 * heads * dim, k = kv * dim;
-  const std::vector<Array> qkv =
-      l.has("attn_qkv") ? split(l.product("attn_qkv", x, q + 2 * k), {q, k, k}, 1)
-                        : std::vector<Array>{l.product("attn_q", x, q), l.product("attn_k", x, k),
-                                             l.product("attn_v", x, k)};
+  const std::vector<Array> qkv = l.has("attn_qkv") ? split(l.product("attn_qkv", x, q + 2 * k), {q, k, k}, 1)
+                                                   : l.products({"attn_q", "attn_k", "attn_v"}, x, {q, k, k});
   const std::vector<Array> parts = split(reshape(qkv[0], {n, heads, 2 * dim}), {dim, dim}, 2);
   Heads h{l.norm("attn_q_norm", parts[0]), l.norm("attn_k_norm", reshape(qkv[1], {n, kv, dim})),
           reshape(qkv[2], {n, kv, dim})};

@@ -1,0 +1,186 @@
+#include "backend/webgpu/join.h"
+
+#include <fmt/format.h>
+
+#include "backend/webgpu/rows.h"
+#include "backend/webgpu/webgpu_backend.h"
+#include "base/error.h"
+
+namespace weft::webgpu {
+
+void declare_tiles(Builder& builder, const Step& product, int64_t rows) {
+  for (size_t k = 0; k < product.tiles.size(); ++k) {
+    const Tiled& tile = product.tiles[k];
+    builder.code += fmt::format("var<workgroup> tile{}: array<u32, {}>;\n", k, tile.width * rows);
+    builder.code +=
+        fmt::format("fn in_tile{}(at: u32) -> u32 {{ return {}at % {}u; }}\n", k,
+                    rows == 1 ? "" : fmt::format("at / {}u * {}u + ", tile.columns, tile.width), tile.width);
+  }
+}
+
+TileSteps::TileSteps(Builder& builder, const Step& product, int64_t rows, int64_t threads)
+    : builder_(builder), product_(product), rows_(rows), threads_(threads) {
+  for (const Step& step : product.before) sum(step);
+  if (!product.before.empty()) after_ += "  workgroupBarrier();\n";
+  if (product.outputs[0].storage) {
+    const Tiled& tile = product.tiles[0];
+    after_ += fmt::format(
+        "  for (var e = thread; e < {0}u; e += {1}u) {{ {2}[e / {3}u * {4}u + index * {3}u + e % {3}u] = "
+        "tile0[e]; }}\n",
+        rows * tile.width, threads, builder.write(buffer_of(product.outputs[0])), tile.width, tile.columns);
+  }
+  for (const Step& step : product.after) take(step);
+}
+
+/// The sum over each row, which every workgroup needs: loaded before the product, added up behind it.
+void TileSteps::sum(const Step& step) {
+  const int64_t length = step.inputs[0].layout.shape[1];
+  const int tile = step.outputs[0].tile;
+  if (builder_.code.find("states:") == std::string::npos)
+    builder_.code += fmt::format("var<workgroup> states: array<f32, {}>;\n", threads_);
+  for (int64_t row = 0; row < rows_; ++row) {
+    const std::string name = fmt::format("sum{}_{}", tile, row);
+    before_ +=
+        fmt::format("  var {0} = 0.0;\n  for (var i = thread; i < {1}u; i += {2}u) {{ {0} += {3}; }}\n", name,
+                    length, threads_, builder_.load(step.inputs[0], fmt::format("{}u + i", row * length)));
+    after_ += fmt::format(
+        "  {{\n    let lane = thread;\n    let all = {};\n    if (thread == 0u) {{ tile{}[{}] = "
+        "bitcast<u32>(all); }}\n  }}\n",
+        tree(builder_, Fold::sum, threads_, threads_, name), tile, row);
+  }
+}
+
+void TileSteps::take(const Step& step) {
+  const Tiled& share = step.tiles[0];
+  std::string body;
+  int64_t parts = 1;  // invocations for each place
+  if (step.kernel == "elementwise") {
+    body = element(step);
+  } else if (step.kernel == "rows") {
+    body = folded_row(step);
+  } else if (step.kernel == "quantize_i8") {
+    body = block_word(step);
+    parts = 8;
+  } else {
+    body = cache_word(step);
+  }
+  const int64_t per_word =
+      step.kernel == "put_rows" ? 4 / static_cast<int64_t>(size_of(step.outputs[0].dtype)) : 1;
+  const std::string name = fmt::format("after{}", functions_++);
+  builder_.code += fmt::format("fn {}(at: u32, part: u32) {{\n{}}}\n", name, body);
+  // Tile `index` has the places (row, first .. first + width).
+  const int64_t width = share.width / per_word;
+  std::string text = fmt::format(
+      "  for (var e = thread; e < {0}u; e += {1}u) {{\n"
+      "    let place = e / {2}u;\n"
+      "    {3}(place / {4}u * {5}u + (index - {6}u) * {4}u + place % {4}u, e % {2}u);\n  }}\n",
+      rows_ * width * parts, threads_, parts, name, width, share.columns / per_word, share.first);
+  if (share.count < product_.tiles[0].count)
+    text = fmt::format("  if (index >= {}u && index < {}u) {{\n{}  }}\n", share.first,
+                       share.first + share.count, text);
+  after_ += "  workgroupBarrier();\n" + text;
+}
+
+std::string TileSteps::stored(const Operand& out, std::string_view at, const std::string& bits) {
+  std::string text = fmt::format("  let bits = {};\n", bits);
+  if (out.tile >= 0) text += fmt::format("  tile{0}[in_tile{0}({1})] = bits;\n", out.tile, at);
+  if (out.storage) text += fmt::format("  {}[{}] = bits;\n", builder_.write(buffer_of(out)), at);
+  return text;
+}
+
+std::string TileSteps::element(const Step& step) {
+  const ElementwiseProgram& program = *step.program;
+  std::vector<const Layout*> layouts;
+  for (const Operand& input : step.inputs) layouts.push_back(&input.layout);
+  std::string text = builder_.unravel(walk(step.outputs[0].layout.shape, layouts), "at", "x");
+  for (size_t k = 0; k < step.inputs.size(); ++k)
+    text += fmt::format("  let x{} = {};\n", k, builder_.load(step.inputs[k], fmt::format("xat{}", k)));
+  size_t reg = program.loads.size();
+  for (const Instruction& i : program.instructions)
+    text += fmt::format("  let x{} = {};\n", reg++, expression(builder_, program, i));
+  return text +
+         stored(step.outputs[0], "at", encode(step.outputs[0].dtype, fmt::format("x{}", program.stores[0])));
+}
+
+/// Rows are short, so one invocation takes a whole one.
+std::string TileSteps::folded_row(const Step& step) {
+  const ElementwiseProgram& program = *step.program;
+  const RowWalks walks(step);
+  const Registers regs(program, walks.per_row);
+  std::string text = builder_.unravel(walks.row, "at", "r");
+  const auto elements = [&](const std::vector<size_t>& wanted) {
+    std::string inner = builder_.unravel(walks.element, "j", "e");
+    for (size_t reg : regs.elements_for(wanted))
+      inner += fmt::format("  let x{} = {};\n", reg,
+                           reg < regs.loads()
+                               ? builder_.load(step.inputs[reg], fmt::format("rat{0} + eat{0}", reg))
+                               : expression(builder_, program, regs.instruction(reg)));
+    return inner;
+  };
+  const std::string loop = fmt::format("  for (var j = 0u; j < {}u; j++) {{\n", walks.length());
+  for (size_t k = 0; k < regs.loads(); ++k)
+    if (regs.per_row[k])
+      text += fmt::format("  let x{} = {};\n", k, builder_.load(step.inputs[k], fmt::format("rat{}", k)));
+  text += row_statements(builder_, regs, 0);
+  for (int depth = 1; depth <= regs.max_depth(); ++depth) {
+    std::vector<size_t> inputs;
+    std::string starts, folds, ends;
+    for (size_t reg : regs.folds_at(depth)) {
+      const Instruction& i = regs.instruction(reg);
+      inputs.push_back(static_cast<size_t>(i.inputs[0]));
+      starts += fmt::format("  var acc{} = {};\n", reg, start_of(i.fold));
+      folds += fmt::format("  acc{} = {};\n", reg,
+                           joined(i.fold, fmt::format("acc{}", reg), fmt::format("x{}", i.inputs[0])));
+      ends += fmt::format("  let x{} = {};\n", reg, narrow(i.dtype, fmt::format("acc{}", reg)));
+    }
+    text += starts + loop + elements(inputs) + folds + "  }\n" + ends;
+    text += row_statements(builder_, regs, depth);
+  }
+  const Operand& out = step.outputs[0];
+  const auto reg = static_cast<size_t>(program.stores[0]);
+  const std::string bits = encode(out.dtype, fmt::format("x{}", reg));
+  if (program.is_per_row(out.layout)) return text + stored(out, "at", bits);
+  return text + loop + elements({reg}) + stored(out, fmt::format("(at * {}u + j)", walks.length()), bits) +
+         "  }\n";
+}
+
+/// Word `part` of the codes of block `at`, as quantize_i8.wgsl makes them.
+std::string TileSteps::block_word(const Step& step) {
+  const Operand& x = step.inputs[0];
+  const int64_t blocks = element_count(x.layout.shape) / 32;
+  const Layout* layouts[] = {&x.layout};
+  const std::string name = fmt::format("block_x{}", functions_),
+                    to = builder_.write(buffer_of(step.outputs[0]));
+  builder_.code += fmt::format("fn {}(i: u32) -> f32 {{\n{}  return {};\n}}\n", name,
+                               builder_.unravel(walk(x.layout.shape, layouts), "i"), builder_.load(x, "at0"));
+  return fmt::format(
+      "  let first = at * 32u;\n  var largest = 0.0;\n"
+      "  for (var j = 0u; j < 32u; j++) {{ largest = max(largest, abs({0}(first + j))); }}\n"
+      "  let inverse = select(127.0 / largest, 0.0, largest == 0.0);\n"
+      "  var word = 0u;\n  for (var j = 0u; j < 4u; j++) {{\n"
+      "    word |= (bitcast<u32>(i32(round({0}(first + part * 4u + j) * inverse))) & 255u) << (8u * j);\n  "
+      "}}\n"
+      "  {1}[(at + part / 4u * {2}u) * 4u + part % 4u] = word;\n"
+      "  if (part > 1u) {{ return; }}\n"
+      // Two invocations add up the codes of a half each, one of them for the other too.
+      "  var sums = vec2<i32>();\n"
+      "  for (var j = 0u; j < 16u; j++) {{\n"
+      "    sums.x += i32(round({0}(first + j) * inverse));\n"
+      "    sums.y += i32(round({0}(first + 16u + j) * inverse));\n  }}\n"
+      "  let facts = (at + {3}u) * 4u;\n  let scale = largest / 127.0;\n"
+      "  if (part == 0u) {{\n"
+      "    {1}[facts] = bitcast<u32>(scale);\n"
+      "    {1}[facts + 1u] = bitcast<u32>(scale * f32(sums.x));\n  }} else {{\n"
+      "    {1}[facts + 2u] = bitcast<u32>(scale * f32(sums.y));\n"
+      "    {1}[facts + 3u] = bitcast<u32>((sums.x & 0xffff) | (sums.y << 16u));\n  }}\n",
+      name, to, blocks, 2 * blocks);
+}
+
+/// Word `at` of rows that go into a cache.
+std::string TileSteps::cache_word(const Step& step) {
+  const std::string suffix = std::to_string(functions_);
+  declare_put(builder_, step, suffix);
+  return fmt::format("  put{}(at);\n", suffix);
+}
+
+}  // namespace weft::webgpu

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "backend/webgpu/builder.h"
+
+/// Products whose kernel goes on with the steps behind it (Step::tiles, before, after), tile by tile.
+namespace weft::webgpu {
+
+/// The steps around a product, written into its kernel. `index` is the tile, `thread` one of `threads`.
+class TileSteps {
+ public:
+  TileSteps(Builder& builder, const Step& product, int64_t rows, int64_t threads);
+
+  /// Statements in front of the product: what can be loaded while it is computed.
+  const std::string& before() const { return before_; }
+  /// Statements behind it: tile 0 holds its sums, and all threads have got here.
+  const std::string& after() const { return after_; }
+
+ private:
+  void sum(const Step& step);
+  void take(const Step& step);
+  /// Bodies of functions of a place of a step: an element, a row that is folded, a word of a block.
+  std::string element(const Step& step);
+  std::string folded_row(const Step& step);
+  std::string block_word(const Step& step);
+  std::string cache_word(const Step& step);
+  /// Puts an element's bits where the output is wanted: into its tile and into memory.
+  std::string stored(const Operand& out, std::string_view at, const std::string& bits);
+
+  Builder& builder_;
+  const Step& product_;
+  int64_t rows_, threads_;
+  size_t functions_ = 0;
+  std::string before_, after_;
+};
+
+/// `tile<k>`, an array of words for each tiled value of a product, and how an element of it is found.
+void declare_tiles(Builder& builder, const Step& product, int64_t rows);
+
+}  // namespace weft::webgpu

@@ -1,0 +1,275 @@
+#include "plan/join.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "array/layout.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kWidths[] = {8, 16, 32, 64, 128, 256};  // of a product's tile
+constexpr int64_t kLongestRow = 512;                      // that a fold inside of a tile has
+constexpr int64_t kMostWords = 3072;                      // of a workgroup's memory for all values
+
+bool is_product(const Plan::Step& step) {
+  return step.kernel == "qmatmul_i8" || step.kernel == "qmatmul_packed";
+}
+
+/// A sum over each of `rows` rows.
+bool is_row_sum(const Plan::Step& step, int64_t rows) {
+  if (step.kernel != "reduce_sum" || step.inputs[0].dtype != DType::f32) return false;
+  const Layout& in = step.inputs[0].layout;
+  return in.shape.size() == 2 && in.shape[0] == rows && in.is_contiguous() &&
+         step.attrs.list("dims") == std::vector<int64_t>{1};
+}
+
+/// For each place of a layout's shape, in order, where it is in storage.
+std::vector<int64_t> places_of(const Layout& layout) {
+  std::vector<int64_t> places = {layout.offset};
+  for (size_t d = 0; d < layout.shape.size(); ++d) {
+    std::vector<int64_t> next;
+    next.reserve(places.size() * static_cast<size_t>(layout.shape[d]));
+    for (int64_t place : places)
+      for (int64_t i = 0; i < layout.shape[d]; ++i) next.push_back(place + i * layout.strides[d]);
+    places = std::move(next);
+  }
+  return places;
+}
+
+/// Which tiles a step works on: `count` from `first` on, and how many of its places of a row one tile has.
+struct Share {
+  int64_t first = 0, count = 0, places = 0;
+  bool operator==(const Share&) const = default;
+};
+
+/// Finds out whether what a layout reads of a tiled value is always in the tile of the place that reads it.
+/// Layers of a model are alike, so answers are kept.
+class Locality {
+ public:
+  /// `elements`: places of the layout that belong together, and count as one.
+  std::optional<Share> share(const Layout& layout, const Tiled& value, int64_t rows, int64_t elements) {
+    const auto key = std::tuple(layout.shape, layout.strides, layout.offset, value.columns, value.width,
+                                value.first, rows, elements);
+    const auto found = known_.find(key);
+    if (found != known_.end()) return found->second;
+    return known_[key] = find(layout, value, rows, elements);
+  }
+
+ private:
+  static std::optional<Share> find(const Layout& layout, const Tiled& value, int64_t rows, int64_t elements) {
+    const std::vector<int64_t> places = places_of(layout);
+    const int64_t count = std::ssize(places) / elements;
+    if (count == 0 || count % rows != 0) return std::nullopt;
+    const int64_t in_row = count / rows;
+    const auto tile = [&](int64_t i) { return places[static_cast<size_t>(i)] % value.columns / value.width; };
+    const int64_t first = tile(0), tiles = tile(in_row * elements - 1) - first + 1;
+    if (tiles <= 0 || in_row % tiles != 0) return std::nullopt;
+    const int64_t in_tile = in_row / tiles;
+    for (int64_t i = 0; i < std::ssize(places); ++i) {
+      const int64_t at = i / elements, row = at / in_row;
+      if (places[static_cast<size_t>(i)] / value.columns != row || tile(i) != first + at % in_row / in_tile)
+        return std::nullopt;
+    }
+    return Share{value.first + first, tiles, in_tile};
+  }
+
+  std::map<std::tuple<Shape, std::vector<int64_t>, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>,
+           std::optional<Share>>
+      known_;
+};
+
+/// A product in the making into a kernel with others.
+class Joined {
+ public:
+  Joined(const Plan::Step& product, int64_t rows, int64_t width, Locality& locality)
+      : step_(product), rows_(rows), locality_(&locality) {
+    const int64_t columns = step_.attrs.integer("n");
+    step_.tiles = {{.columns = columns, .width = width, .first = 0, .count = columns / width}};
+    if (step_.program) {
+      // What ends the product is the first step after it.
+      const Plan::Operand sums{-1, step_.program->loads[0], Layout::contiguous(step_.outputs[0].layout.shape),
+                               0};
+      Plan::Step rest{.kernel = "elementwise", .inputs = {sums}, .outputs = step_.outputs};
+      rest.program = step_.program;
+      rest.inputs.insert(rest.inputs.end(), step_.inputs.begin() + 2, step_.inputs.end());
+      step_.inputs.resize(2);
+      step_.program.reset();
+      step_.outputs = {sums};
+      take(rest);
+    } else {
+      step_.outputs[0].tile = 0;
+      tile_of_[step_.outputs[0].storage] = 0;
+    }
+  }
+
+  size_t taken() const { return step_.after.size(); }
+  const Plan::Step& step() const { return step_; }
+
+  bool take(Plan::Step next) {
+    const bool writes_memory = next.kernel == "put_rows" || next.kernel == "quantize_i8";
+    if (!writes_memory && next.kernel != "elementwise" && next.kernel != "rows") return false;
+    if (!writes_memory && next.outputs.size() != 1) return false;
+    // Places that make up one: a row that is folded, or a block.
+    int64_t together = next.kernel == "quantize_i8" ? 32 : 1;
+    const Plan::Operand* domain = next.kernel == "put_rows" ? &next.inputs[2] : &next.inputs[0];
+    if (next.kernel == "rows") {
+      const Shape& shape = next.inputs[0].layout.shape;
+      for (size_t d = shape.size() - next.program->row_dims; d < shape.size(); ++d) together *= shape[d];
+      if (together > kLongestRow) return false;
+    }
+    const int64_t units = element_count(domain->layout.shape) / together;
+
+    std::optional<Share> share;
+    for (Plan::Operand& input : next.inputs) {
+      if (input.tile < 0) {
+        if (written_.contains(input.storage)) return false;
+        const auto found = tile_of_.find(input.storage);
+        if (found == tile_of_.end()) continue;
+        input.tile = found->second;
+      }
+      if (step_.tiles[static_cast<size_t>(input.tile)].columns == 1) continue;  // one for each row
+      const std::optional<Share> one =
+          locality_->share(input.layout, step_.tiles[static_cast<size_t>(input.tile)], rows_, together);
+      if (!one || (share && *share != *one)) return false;
+      share = one;
+    }
+    if (!share || units != share->count * share->places * rows_) return false;
+    next.tiles = {{.columns = share->count * share->places,
+                   .width = share->places,
+                   .first = share->first,
+                   .count = share->count}};
+    if (writes_memory) {
+      const int64_t per_word = 4 / static_cast<int64_t>(size_of(domain->dtype));
+      if (share->places % per_word != 0) return false;
+      written_.insert(next.outputs[0].storage);
+    } else {
+      Tiled made = next.tiles[0];
+      const bool per_row = next.kernel == "rows" && next.program->is_per_row(next.outputs[0].layout);
+      if (next.kernel == "rows" && !per_row) made.columns *= together, made.width *= together;
+      int64_t words = made.width * rows_;
+      for (const Tiled& tile : step_.tiles) words += tile.width * rows_;
+      if (words > kMostWords) return false;
+      next.outputs[0].tile = static_cast<int>(step_.tiles.size());
+      tile_of_[next.outputs[0].storage] = next.outputs[0].tile;
+      step_.tiles.push_back(made);
+    }
+    step_.after.push_back(std::move(next));
+    return true;
+  }
+
+  bool reads(int storage) {
+    bool found = false;
+    step_.each_operand([&](Plan::Operand& o, bool) { found = found || o.storage == storage; });
+    return found;
+  }
+
+  void take_before(Plan::Step sum) {
+    const int storage = sum.outputs[0].storage, tile = static_cast<int>(step_.tiles.size());
+    step_.tiles.push_back({.columns = 1, .width = 1, .first = 0, .count = step_.tiles[0].count});
+    step_.each_operand([&](Plan::Operand& o, bool is_output) {
+      if (!is_output && o.storage == storage) o.storage = -1, o.tile = tile;
+    });
+    sum.outputs[0].storage = -1;
+    sum.outputs[0].tile = tile;
+    step_.before.push_back(std::move(sum));
+  }
+
+  /// Values that nobody else needs stay with the workgroups.
+  void keep_inside(const std::set<int>& needed) {
+    step_.each_operand([&](Plan::Operand& o, bool is_output) {
+      if (o.tile >= 0 && (!is_output || !needed.contains(o.storage))) o.storage = -1;
+    });
+  }
+
+  /// Everything that a kernel stores is whole words.
+  bool stores_words() {
+    bool words = true;
+    step_.each_operand([&](Plan::Operand& o, bool is_output) {
+      if (is_output && o.tile >= 0 && o.storage >= 0) words = words && size_of(o.dtype) == 4;
+    });
+    return words;
+  }
+
+  int64_t storages() {
+    std::set<int> used;
+    step_.each_operand([&](Plan::Operand& o, bool) { used.insert(o.storage); });
+    used.erase(-1);
+    return std::ssize(used);
+  }
+
+ private:
+  Plan::Step step_;
+  int64_t rows_;
+  Locality* locality_;
+  std::map<int, int> tile_of_;  ///< storage -> tile
+  std::set<int> written_;       ///< storages that are in memory only
+};
+
+/// Storages that steps from `first` on read.
+std::set<int> read_from(std::span<Plan::Step> steps) {
+  std::set<int> result;
+  for (Plan::Step& step : steps)
+    step.each_operand([&](Plan::Operand& o, bool is_output) {
+      if (!is_output) result.insert(o.storage);
+    });
+  return result;
+}
+
+}  // namespace
+
+void join_steps(std::vector<Plan::Step>& steps, const std::set<int>& kept, const Backend& backend) {
+  std::vector<Plan::Step> result;
+  Locality locality;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const Plan::Step& step = steps[s];
+    const int64_t columns = is_product(step) ? step.attrs.integer("n") : 0,
+                  rows = columns > 0 ? element_count(step.outputs[0].layout.shape) / columns : 0;
+    if (rows == 0 || rows > backend.joined_rows()) {
+      result.push_back(step);
+      continue;
+    }
+    // The narrowest tile with which most can join.
+    const auto joined = [&](int64_t width, size_t most) {
+      Joined made(step, rows, width, locality);
+      for (size_t next = s + 1; next < steps.size() && made.taken() < most; ++next)
+        if (!made.take(steps[next])) break;
+      return made;
+    };
+    size_t most = 0;
+    int64_t best = 0;
+    for (int64_t width : kWidths) {
+      if (columns % width != 0) continue;
+      const size_t taken = joined(width, steps.size()).taken();
+      if (taken > most) most = taken, best = width;
+    }
+    const size_t own = step.program ? 1 : 0;  // of what is taken is no step of the list
+    for (; most > 0; --most) {
+      Joined made = joined(best, most);
+      const size_t end = s + 1 + made.taken() - own;
+      std::set<int> needed = read_from(std::span(steps).subspan(end));
+      needed.insert(kept.begin(), kept.end());
+      size_t before = 0;
+      while (before < result.size()) {
+        Plan::Step& sum = result[result.size() - 1 - before];
+        if (!is_row_sum(sum, rows) || needed.contains(sum.outputs[0].storage) ||
+            !made.reads(sum.outputs[0].storage))
+          break;
+        made.take_before(sum);
+        ++before;
+      }
+      made.keep_inside(needed);
+      if (!made.stores_words() || made.storages() > backend.most_storages()) continue;
+      result.resize(result.size() - before);
+      result.push_back(made.step());
+      s = end - 1;
+      break;
+    }
+    if (most == 0) result.push_back(step);
+  }
+  steps = std::move(result);
+}
+
+}  // namespace weft
