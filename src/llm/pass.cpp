@@ -262,6 +262,7 @@ Heads Layer::heads(const Array& x) const {
   const int64_t n = x.shape(0), q = config.heads * c.head_dim, k = config.kv_heads * c.head_dim,
                 v = config.kv_heads * c.value_dim;
   std::vector<Array> parts;
+  if (config.rope >= 0) pass.rope(config.rope, device);  // there before the products whose results turn
   if (has("attn_qkv"))
     parts = split(product("attn_qkv", x, q + k + v), {q, k, v}, 1);
   else

@@ -105,7 +105,8 @@ class Joined {
     }
   }
 
-  size_t taken() const { return step_.after.size(); }
+  /// Nothing but the product and its own end.
+  bool is_alone() const { return step_.after.size() <= 1 && step_.before.empty(); }
   const Plan::Step& step() const { return step_; }
 
   bool take(Plan::Step next) {
@@ -208,68 +209,116 @@ class Joined {
   std::set<int> written_;       ///< storages that are in memory only
 };
 
-/// Storages that steps from `first` on read.
-std::set<int> read_from(std::span<Plan::Step> steps) {
-  std::set<int> result;
-  for (Plan::Step& step : steps)
+/// The storages that steps read, and those that they write.
+struct Touched {
+  std::set<int> read, written;
+
+  void add(Plan::Step& step) {
     step.each_operand([&](Plan::Operand& o, bool is_output) {
-      if (!is_output) result.insert(o.storage);
+      if (o.storage >= 0) (is_output ? written : read).insert(o.storage);
     });
-  return result;
-}
+  }
+  /// Whether a step may run before these.
+  bool lets_pass(Plan::Step& step) const {
+    bool free = true;
+    step.each_operand([&](Plan::Operand& o, bool is_output) {
+      free = free && !written.contains(o.storage) && !(is_output && read.contains(o.storage));
+    });
+    return free;
+  }
+};
 
-}  // namespace
+/// Steps in the making into fewer.
+class Joiner {
+ public:
+  Joiner(std::vector<Plan::Step>& steps, const std::set<int>& kept, const Backend& backend)
+      : steps_(steps), kept_(kept), backend_(backend), done_(steps.size(), false) {}
 
-void join_steps(std::vector<Plan::Step>& steps, const std::set<int>& kept, const Backend& backend) {
-  std::vector<Plan::Step> result;
-  Locality locality;
-  for (size_t s = 0; s < steps.size(); ++s) {
-    const Plan::Step& step = steps[s];
+  std::vector<Plan::Step> run() {
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      if (done_[s]) continue;
+      if (!join(s)) result_.push_back(steps_[s]);
+      done_[s] = true;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr size_t kAhead = 12;  // steps that are looked at behind a product, or before it
+
+  /// Steps from `s` on that a product takes, at most so many.
+  Joined grown(size_t s, int64_t rows, int64_t width, size_t most, std::vector<size_t>& taken) {
+    Joined made(steps_[s], rows, width, locality_);
+    Touched passed;
+    for (size_t next = s + 1; next < std::min(steps_.size(), s + kAhead) && taken.size() < most; ++next) {
+      if (passed.lets_pass(steps_[next]) && made.take(steps_[next]))
+        taken.push_back(next);
+      else
+        passed.add(steps_[next]);
+    }
+    return made;
+  }
+
+  bool join(size_t s) {
+    const Plan::Step& step = steps_[s];
     const int64_t columns = is_product(step) ? step.attrs.integer("n") : 0,
                   rows = columns > 0 ? element_count(step.outputs[0].layout.shape) / columns : 0;
-    if (rows == 0 || rows > backend.joined_rows()) {
-      result.push_back(step);
-      continue;
-    }
+    if (rows == 0 || rows > backend_.joined_rows()) return false;
     // The narrowest tile with which most can join.
-    const auto joined = [&](int64_t width, size_t most) {
-      Joined made(step, rows, width, locality);
-      for (size_t next = s + 1; next < steps.size() && made.taken() < most; ++next)
-        if (!made.take(steps[next])) break;
-      return made;
-    };
     size_t most = 0;
     int64_t best = 0;
     for (int64_t width : kWidths) {
       if (columns % width != 0) continue;
-      const size_t taken = joined(width, steps.size()).taken();
-      if (taken > most) most = taken, best = width;
+      std::vector<size_t> taken;
+      grown(s, rows, width, steps_.size(), taken);
+      if (best == 0 || taken.size() > most) most = taken.size(), best = width;
     }
-    const size_t own = step.program ? 1 : 0;  // of what is taken is no step of the list
-    for (; most > 0; --most) {
-      Joined made = joined(best, most);
-      const size_t end = s + 1 + made.taken() - own;
-      std::set<int> needed = read_from(std::span(steps).subspan(end));
-      needed.insert(kept.begin(), kept.end());
-      size_t before = 0;
-      while (before < result.size()) {
-        Plan::Step& sum = result[result.size() - 1 - before];
-        if (!is_row_sum(sum, rows) || needed.contains(sum.outputs[0].storage) ||
-            !made.reads(sum.outputs[0].storage))
-          break;
-        made.take_before(sum);
-        ++before;
-      }
-      made.keep_inside(needed);
-      if (!made.stores_words() || made.storages() > backend.most_storages()) continue;
-      result.resize(result.size() - before);
-      result.push_back(made.step());
-      s = end - 1;
-      break;
+    if (best == 0) return false;
+    for (size_t count = most + 1; count-- > 0;) {
+      std::vector<size_t> taken;
+      Joined made = grown(s, rows, best, count, taken);
+      if (finish(made, s, rows, taken)) return true;
     }
-    if (most == 0) result.push_back(step);
+    return false;
   }
-  steps = std::move(result);
+
+  bool finish(Joined& made, size_t s, int64_t rows, const std::vector<size_t>& taken) {
+    Touched rest;
+    rest.read = kept_;
+    for (size_t i = s + 1; i < steps_.size(); ++i)
+      if (std::ranges::find(taken, i) == taken.end() && !done_[i]) rest.add(steps_[i]);
+    std::vector<size_t> before;
+    Touched between = rest;
+    for (size_t i = result_.size(); i-- > 0 && result_.size() - i < kAhead;) {
+      const int sum = result_[i].outputs.empty() ? -1 : result_[i].outputs[0].storage;
+      if (is_row_sum(result_[i], rows) && !between.read.contains(sum) && made.reads(sum)) {
+        made.take_before(result_[i]);
+        before.push_back(i);
+      } else {
+        between.add(result_[i]);
+      }
+    }
+    if (made.is_alone()) return false;
+    made.keep_inside(rest.read);
+    if (!made.stores_words() || made.storages() > backend_.most_storages()) return false;
+    for (size_t i : before) result_.erase(result_.begin() + static_cast<int64_t>(i));
+    result_.push_back(made.step());
+    for (size_t i : taken) done_[i] = true;
+    return true;
+  }
+
+  std::vector<Plan::Step>& steps_;
+  const std::set<int>& kept_;
+  const Backend& backend_;
+  std::vector<bool> done_;
+  std::vector<Plan::Step> result_;
+  Locality locality_;
+};
+
+}  // namespace
+
+void join_steps(std::vector<Plan::Step>& steps, const std::set<int>& kept, const Backend& backend) {
+  steps = Joiner(steps, kept, backend).run();
 }
 
 }  // namespace weft
