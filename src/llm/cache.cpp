@@ -18,6 +18,7 @@ int32_t Pages::take() {
 }
 
 void append(Batch& batch, Sequence& sequence, std::span<const TokenId> tokens, Pages& pages, bool all) {
+  batch.is_long |= sequence.is_long;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const auto position = static_cast<int64_t>(sequence.tokens.size());
     if (position == std::ssize(sequence.pages) * kPageRows) sequence.pages.push_back(pages.take());

@@ -21,6 +21,7 @@ struct Batch {
   std::vector<int32_t> key_rows, key_positions, key_sequences;
   std::vector<int32_t> outputs;  ///< tokens whose logits are wanted
   bool activations = false;      ///< instead of logits
+  bool is_long = false;          ///< as its sequences
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
 };
@@ -48,6 +49,7 @@ struct Sequence {
   int32_t index = 0;            ///< of its recurrent state
   std::vector<TokenId> tokens;  ///< that the cache has
   std::vector<int32_t> pages;
+  bool is_long = false;  ///< its keys are turned as those of a text beyond Config::rope_border()
 
   int32_t row(int64_t position) const {
     return pages[static_cast<size_t>(position / kPageRows)] * static_cast<int32_t>(kPageRows) +

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -139,6 +140,13 @@ void Config::alternate(const ModelFile& file, int64_t window, int64_t period) {
     layers[i].window = of_layer(file, "attention.layer_windows", i, local ? window : 0);
     if (ropes.size() > 1) layers[i].rope = layers[i].window > 0 ? 1 : 0;
   }
+}
+
+int64_t Config::rope_border() const {
+  auto border = std::numeric_limits<int64_t>::max();
+  for (const RopeConfig& rope : ropes)
+    if (!rope.long_divisors.empty()) border = std::min(border, static_cast<int64_t>(rope.original_context));
+  return border;
 }
 
 }  // namespace weft::llm

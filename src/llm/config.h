@@ -24,7 +24,7 @@ struct RopeConfig {
   bool truncate = true;               ///< yarn's two borders are whole numbers
   bool has_own_magnitude = false;     ///< `magnitude` is all of it
   std::vector<double> divisors;       ///< of each frequency; empty: 1
-  std::vector<double> long_divisors;  ///< where the context is longer than the original one
+  std::vector<double> long_divisors;  ///< of texts longer than the original context
 };
 
 struct Experts {
@@ -84,6 +84,9 @@ struct Config {
   /// ("attention.sliding_window_pattern", "attention.layer_windows"). Layers with a window have the second
   /// rope if there are two.
   void alternate(const ModelFile& file, int64_t window, int64_t period);
+
+  /// longrope has other frequencies for texts longer than this, from their first token on.
+  int64_t rope_border() const;
 };
 
 }  // namespace weft::llm

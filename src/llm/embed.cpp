@@ -92,6 +92,7 @@ std::vector<float> Embedder::embed(std::string_view text) {
   const auto width = static_cast<size_t>(model_.config().width);
   std::vector<double> sum(width, 0);
   Sequence sequence = model_.new_sequence();
+  sequence.is_long = std::ssize(ids) > model_.config().rope_border();
   const size_t step = model_.config().causal ? kChunk : ids.size();
   for (size_t first = 0; first < ids.size(); first += step) {
     const size_t count = std::min(step, ids.size() - first);

@@ -138,7 +138,9 @@ struct LanguageModel::Engine {
     if (std::optional<std::vector<float>> known = guesses.take(id)) return std::move(*known);
     take_back(guesses);
     std::vector<TokenId> tokens = {id};
-    const auto room = model->context() - std::ssize(sequence.tokens) - 1;
+    // Guesses that are taken back must not have moved the text across the border of longrope.
+    const int64_t length = std::ssize(sequence.tokens) + 1, border = model->config().rope_border(),
+                  room = (length <= border ? std::min(border, model->context()) : model->context()) - length;
     most = std::min({most, options.draft.max, room});
     if (drafter && most > 0) {
       const std::vector<TokenId> guessed = guess(id, most);

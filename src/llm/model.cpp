@@ -8,7 +8,8 @@
 namespace weft::llm {
 namespace {
 
-constexpr int64_t kChunk = 512;  // tokens of one forward pass
+constexpr int64_t kChunk = 512;        // tokens of one forward pass
+constexpr const char* kLong = "long";  // in a saved cache: Sequence::is_long
 
 /// `rows` of pages that hold `sequences` full contexts, and page 0.
 int64_t pages_for(const LoadOptions& options, int64_t context) {
@@ -77,6 +78,7 @@ std::map<std::string, HostTensor> Model::cached(const Sequence& sequence) const 
   std::vector<int32_t> rows;
   for (int64_t i = 0; i < std::ssize(sequence.tokens); ++i) rows.push_back(sequence.row(i));
   std::map<std::string, HostTensor> result;
+  if (sequence.is_long) result[kLong] = {DType::i32, {0}, {}};
   for (size_t i = 0; i < state_.cache.size(); ++i) {
     const LayerCache& layer = state_.cache[i];
     const Device& device = state_.devices[i];
@@ -95,6 +97,7 @@ std::map<std::string, HostTensor> Model::cached(const Sequence& sequence) const 
 
 Sequence Model::restore(std::span<const TokenId> tokens, const std::map<std::string, HostTensor>& tensors) {
   Sequence sequence = new_sequence();
+  sequence.is_long = tensors.contains(kLong);
   Batch batch;
   append(batch, sequence, tokens, pages_, false);
   for (size_t i = 0; i < state_.cache.size(); ++i) {
@@ -180,6 +183,17 @@ std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> token
   if (std::ssize(sequence.tokens) + std::ssize(tokens) > context())
     fail(ErrorKind::invalid, "[model] {} tokens are more than the context of {}",
          sequence.tokens.size() + tokens.size(), context());
+  std::vector<TokenId> anew;
+  const size_t before = sequence.tokens.size();
+  if (const bool is_long = std::ssize(sequence.tokens) + std::ssize(tokens) > config().rope_border();
+      is_long != sequence.is_long) {
+    anew = sequence.tokens;
+    anew.insert(anew.end(), tokens.begin(), tokens.end());
+    tokens = anew;
+    truncate(sequence, 0, pages_);
+    sequence.is_long = is_long;
+    step_ = {};  // it has the tables of the other length
+  }
   std::vector<float> logits;
   while (!tokens.empty()) {
     const auto count = static_cast<size_t>(std::min<int64_t>(kChunk, std::ssize(tokens)));
@@ -199,6 +213,8 @@ std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> token
     const std::vector<float> part = made.to_vector();
     logits.insert(logits.end(), part.begin(), part.end());
   }
+  if (all && !anew.empty())
+    logits.erase(logits.begin(), logits.begin() + static_cast<int64_t>(before) * config().vocabulary);
   return logits;
 }
 

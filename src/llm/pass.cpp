@@ -242,9 +242,10 @@ const RopeTable& Pass::rope(int index, const Device& device) {
   const RopeConfig& rope = config().ropes[static_cast<size_t>(index)];
   if (rope.scaling == "dynamic")
     return ropes_.emplace(key, rope_table(rope, batch_.positions, lengths(batch_), device)).first->second;
-  auto table = state_.ropes.find(key);
-  if (table == state_.ropes.end())
-    table = state_.ropes.emplace(key, rope_table(rope, state_.context, device)).first;
+  auto& tables = state_.ropes[batch_.is_long ? 1 : 0];
+  auto table = tables.find(key);
+  if (table == tables.end())
+    table = tables.emplace(key, rope_table(rope, state_.context, batch_.is_long, device)).first;
   RopeTable rows = table->second;
   rows.turns = index_select(rows.turns, positions(device), 0);
   return ropes_.emplace(key, std::move(rows)).first->second;

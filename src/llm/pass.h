@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,7 +25,8 @@ struct State {
   int64_t sequences = 1;  ///< that have recurrent state
   int64_t context = 0;    ///< positions that are there
   bool exact = false;     ///< activations stay floats where weights are blocks
-  std::map<std::pair<const Backend*, int>, RopeTable> ropes;  ///< by device and index in the config
+  /// Of short and of long texts, by device and index in the config.
+  std::array<std::map<std::pair<const Backend*, int>, RopeTable>, 2> ropes;
 };
 
 /// Queries, keys and values: (n, heads, dim).

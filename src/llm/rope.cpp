@@ -44,10 +44,10 @@ std::vector<double> frequencies(const RopeConfig& rope, int64_t context) {
 
 }  // namespace
 
-RopeTable rope_table(const RopeConfig& rope, int64_t context, const Device& device) {
+RopeTable rope_table(const RopeConfig& rope, int64_t context, bool is_long, const Device& device) {
   std::vector<int32_t> positions(static_cast<size_t>(context));
   std::iota(positions.begin(), positions.end(), 0);
-  return rope_table(rope, positions, std::vector<int64_t>(positions.size(), context), device);
+  return rope_table(rope, positions, std::vector<int64_t>(positions.size(), is_long ? context : 0), device);
 }
 
 RopeTable rope_table(const RopeConfig& rope, std::span<const int32_t> positions,

@@ -18,8 +18,8 @@ struct RopeTable {
   Array sin() const;
 };
 
-/// For positions 0 .. context - 1.
-RopeTable rope_table(const RopeConfig& rope, int64_t context, const Device& device);
+/// For positions 0 .. context - 1 of a text; `is_long`: of one that is longer than the original context.
+RopeTable rope_table(const RopeConfig& rope, int64_t context, bool is_long, const Device& device);
 /// For single positions, each in a text of a length of its own, on which "dynamic" frequencies depend.
 RopeTable rope_table(const RopeConfig& rope, std::span<const int32_t> positions,
                      std::span<const int64_t> lengths, const Device& device);

@@ -144,6 +144,38 @@ TEST_SUITE("base: models") {
     }
   }
 
+  TEST_CASE("longrope turns a text by its own length, whichever way it was reached") {
+    const fs::path path = kModels / "phi3-border";  // its border is behind 20 tokens
+    std::vector<TokenId> text;
+    for (int i = 0; i < 600; ++i) text.push_back(3 + i * i % 61);
+    Model model(path, {.context = 640});
+    const auto run = [&](std::initializer_list<size_t> lengths) {
+      Sequence sequence = model.new_sequence();
+      std::vector<float> logits;
+      for (const size_t length : lengths) {
+        truncate(sequence, std::min(sequence.tokens.size(), length - 1), model.pages());
+        logits = model.run(sequence,
+                           std::span(text).subspan(sequence.tokens.size(), length - sequence.tokens.size()));
+      }
+      truncate(sequence, 0, model.pages());
+      return logits;
+    };
+    CHECK(difference(run({10, 20}), run({20})) < 1e-4);
+    CHECK(difference(run({20, 21}), run({21})) < 1e-4);
+    CHECK(difference(run({21, 20}), run({20})) < 1e-4);
+    CHECK(difference(run({5, 6, 300, 600}), run({600})) < 1e-4);
+    // A larger context changes nothing.
+    Model small(path, {.context = 20});
+    Sequence sequence = small.new_sequence();
+    CHECK(difference(small.run(sequence, std::span(text).first(20)), run({20})) < 1e-4);
+
+    Sequence saved = model.new_sequence();
+    model.run(saved, std::span(text).first(21));
+    Sequence loaded = model.restore(saved.tokens, model.cached(saved));
+    truncate(saved, 0, model.pages());
+    CHECK(difference(model.run(loaded, std::span(text).subspan(21, 1)), run({22})) < 1e-4);
+  }
+
   TEST_CASE("text models inside of others, and models without their head") {
     const auto renamed = [](const std::string& name, const std::string& from, const std::string& to) {
       const Copy copy(name);

@@ -26,6 +26,12 @@ def rope(kind, **rest):
     return dict(rope_type=kind, rope_theta=10000.0, **rest)
 
 
+def longrope(original):
+    factors = dict(short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 1.7, 2.4, 3.1])
+    return dict(original_max_position_embeddings=original,
+                rope_parameters=rope("longrope", original_max_position_embeddings=original, **factors))
+
+
 YARN = rope("yarn", factor=4.0, original_max_position_embeddings=32)
 LINEAR = dict(num_hidden_layers=3, linear_key_head_dim=8, linear_value_head_dim=8, linear_num_key_heads=2,
               linear_num_value_heads=4, linear_conv_kernel_dim=4,
@@ -57,9 +63,8 @@ MODELS = {
                                        full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e6),
                                        sliding_attention=rope("default")))),
     "phi2": ("phi", dict(partial_rotary_factor=0.5, num_key_value_heads=4)),
-    "phi3": ("phi3", dict(original_max_position_embeddings=8, sliding_window=9,
-                          rope_parameters=rope("longrope", original_max_position_embeddings=8,
-                                               short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 1.7, 2.4, 3.1]))),
+    "phi3": ("phi3", dict(longrope(8), sliding_window=9)),
+    "phi3-border": ("phi3", dict(longrope(20), sliding_window=None)),  # between what is given and what follows
     "granite": ("granite", dict(embedding_multiplier=1.5, attention_multiplier=0.3, residual_multiplier=0.7,
                                 logits_scaling=2.0)),
     "olmo2": ("olmo2", {}),
