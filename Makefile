@@ -32,7 +32,7 @@ build: configured ## install what is missing and build; the program is build/wef
 	@ninja -C build
 
 ##@ Develop
-.PHONY: sanitize fuzz format check
+.PHONY: sanitize fuzz soak format check
 sanitize: build/.fetched-run build/.fetched-test build-asan/build.ninja build-tsan/build.ninja ## tests under ASan+UBSan, and the threaded ones under TSan
 	@ninja -C build-asan
 	@ninja -C build-tsan
@@ -43,6 +43,9 @@ fuzz: build build/.fetched-test build/.bootstrap-check build-fuzz/build.ninja ##
 	@tests/fuzz/run.sh build-fuzz 60
 	@FUZZ_SEEDS=1000000:200000 build/weft_tests --test-suite='base: fuzz'
 	@FUZZ_SEEDS=1000000:2000 build/weft_tests --test-suite='gpu fuzz'
+
+soak: build build/.fetched-test ## 100,000 tokens and 200 models one after the other: memory must not grow
+	@SOAK=1 build/weft_tests --test-suite='*soak'
 
 format: build/.bootstrap-check ## clang-format every C++ file
 	@$(sources) | xargs -r clang-format-19 -i
