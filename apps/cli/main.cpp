@@ -137,6 +137,8 @@ int main(int argc, char** argv) {
   command->add_option("in", quantize.in, "A GGUF file, a Hugging Face folder, or a name")->required();
   command->add_option("out", quantize.out, "The file to write")->required();
   command->add_option("type", quantize.type, weft::quantize::recipe_names())->required();
+  command->add_option("--imatrix", quantize.importance,
+                      "An importance matrix of llama-imatrix; iq1, iq2 and iq3_xxs need one");
   command->add_flag("--pure", quantize.pure, "No mixture: every matrix gets the same type");
   command->add_flag("--allow-requantize", quantize.requantize, "Take weights that are quantised already");
   command->callback([&] { status = weft::quantize::run(quantize); });

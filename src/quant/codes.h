@@ -55,8 +55,8 @@ Unpack* unpacker(Type type);
 
 /// One block, from finite values.
 using Pack = void(const float* x, uint8_t* block);
-/// nullptr for plain floats, and for types that need to know which weights are important.
-Pack* packer(Type type);
+/// The same where the importance of each element matters; nullptr: nothing is known of it.
+using WeightedPack = void(const float* x, const float* importance, uint8_t* block);
 
 struct ScaleMin {
   float scale, min;
@@ -72,7 +72,12 @@ Pack pack_q2_k, pack_q3_k, pack_q4_k, pack_q5_k, pack_q6_k, pack_q8_k;
 // iq.cpp
 Unpack unpack_iq4_nl, unpack_iq4_xs, unpack_iq2_xxs, unpack_iq2_xs, unpack_iq2_s;
 Unpack unpack_iq3_xxs, unpack_iq3_s, unpack_iq1_s, unpack_iq1_m;
-Pack pack_iq4_nl, pack_iq4_xs, pack_iq3_s;
+Pack pack_iq4_nl, pack_iq4_xs;
+// grid_pack.cpp
+Pack pack_iq3_s;
+WeightedPack pack_iq2_xxs, pack_iq2_xs, pack_iq2_s, pack_iq3_xxs;
+// iq1_pack.cpp
+WeightedPack pack_iq1_s, pack_iq1_m;
 // other.cpp
 Unpack unpack_tq1_0, unpack_tq2_0, unpack_mxfp4, unpack_nvfp4;
 Pack pack_tq1_0, pack_tq2_0, pack_mxfp4, pack_nvfp4;

@@ -2,8 +2,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
-#include <vector>
 
 #include "quant/codes.h"
 #include "quant/grids.h"
@@ -11,6 +9,7 @@
 
 /// Non-linear types. iq4: a nibble picks one of 16 levels. iq1 to iq3, in blocks of 256: an index picks a
 /// point of a grid, that is 8 (iq1, iq2) or 4 (iq3) elements at once; k numbers the groups of 8 elements.
+/// Encoders of these are in grid_pack.cpp and iq1_pack.cpp.
 namespace weft::quant {
 namespace {
 
@@ -65,119 +64,6 @@ void take_iq4(const float* x, float scale, std::span<const int8_t> levels, uint8
   uint8_t codes[32];
   for (size_t i = 0; i < 32; ++i) codes[i] = nearest_level(levels, inverse * x[i]);
   take_nibbles(codes, 16, bytes);
-}
-
-/// Which points of iq3_s are nearest to any four digits of 3 bits.
-class NearPoints {
- public:
-  NearPoints() {
-    for (size_t i = 0; i < kGridIq3S.size(); ++i)
-      near_[number(kGridIq3S[i].data())] = {static_cast<uint16_t>(i)};
-    for (size_t n = 0; n < near_.size(); ++n)
-      if (near_[n].empty()) find_near(n);
-  }
-
-  /// The point for digits, the best of the near ones where they are none: least weighted error of scale *
-  /// level.
-  uint16_t find(const uint8_t* digits, const float* x, const float* weights, float scale) const {
-    const std::vector<uint16_t>& points = near_[number(digits)];
-    uint16_t best = points[0];
-    float least = std::numeric_limits<float>::max();
-    for (size_t p = 0; p < points.size() && points.size() > 1; ++p) {
-      float error = 0;
-      for (size_t i = 0; i < 4; ++i) {
-        const float difference = scale * static_cast<float>(2 * kGridIq3S[points[p]][i] + 1) - x[i];
-        error += weights[i] * difference * difference;
-      }
-      if (error < least) least = error, best = points[p];
-    }
-    return best;
-  }
-  bool has(const uint8_t* digits) const { return near_[number(digits)].size() == 1; }
-
- private:
-  static size_t number(const uint8_t* digits) {
-    return static_cast<size_t>(digits[0] | digits[1] << 3 | digits[2] << 6 | digits[3] << 9);
-  }
-
-  /// Those at the three smallest distances, nearest first.
-  void find_near(size_t n) {
-    std::vector<std::pair<int, uint16_t>> all;
-    for (size_t p = 0; p < kGridIq3S.size(); ++p) {
-      int distance = 0;
-      for (size_t i = 0; i < 4; ++i) {
-        const int difference = kGridIq3S[p][i] - static_cast<int>(n >> 3 * i & 7);
-        distance += difference * difference;
-      }
-      all.emplace_back(distance, static_cast<uint16_t>(p));
-    }
-    std::ranges::sort(all);
-    int distances = 0;
-    for (size_t i = 0; i < all.size(); ++i) {
-      distances += i == 0 || all[i].first != all[i - 1].first;
-      if (distances > 3) break;
-      near_[n].push_back(all[i].second);
-    }
-  }
-
-  std::array<std::vector<uint16_t>, 4096> near_;
-};
-
-/// 32 elements of iq3_s: 8 points for their magnitudes.
-struct Iq3Group {
-  float scale = 0;
-  std::array<uint16_t, 8> points{};
-};
-
-/// Tries 19 scales around the one that gives the largest magnitude the last level; if the best needed points
-/// that are only near, once more with the scale that fits them.
-Iq3Group search_iq3_s(const float* magnitudes) {
-  static const NearPoints near;
-  const float max = *std::max_element(magnitudes, magnitudes + 32);
-  if (max == 0) return {};
-  float weights[32], roots[32];
-  for (size_t i = 0; i < 32; ++i)
-    weights[i] = magnitudes[i] * magnitudes[i], roots[i] = std::sqrt(weights[i]);
-  const auto choose = [&](float inverse, float scale, std::array<uint16_t, 8>& points) {
-    bool exact = true;
-    for (size_t k = 0; k < 8; ++k) {
-      uint8_t digits[4];
-      for (size_t i = 0; i < 4; ++i)
-        digits[i] = static_cast<uint8_t>(nearest(0.5f * (inverse * magnitudes[4 * k + i] - 1), 0, 7));
-      exact = exact && near.has(digits);
-      points[k] = near.find(digits, magnitudes + 4 * k, roots + 4 * k, scale);
-    }
-    return exact;
-  };
-  const auto fit = [&](const std::array<uint16_t, 8>& points) {
-    float xq = 0, qq = 0;
-    for (size_t i = 0; i < 32; ++i) {
-      const float q = static_cast<float>(2 * kGridIq3S[points[i / 4]][i % 4] + 1);
-      xq += weights[i] * magnitudes[i] * q;
-      qq += weights[i] * q * q;
-    }
-    return std::pair(xq, qq);
-  };
-  Iq3Group best{.scale = max / 15};
-  bool exact = false;
-  float gain = 0;
-  for (int n = -9; n <= 9; ++n) {
-    const float inverse = (15 + static_cast<float>(n) * 0.2f) / max;
-    std::array<uint16_t, 8> points;
-    const bool all_exact = choose(inverse, 1 / inverse, points);
-    const auto [xq, qq] = fit(points);
-    if (qq > 0 && xq * xq > gain * qq) {
-      best = {.scale = xq / qq, .points = points};
-      gain = best.scale * xq;
-      exact = all_exact;
-    }
-  }
-  if (!exact && best.scale > 0) {
-    choose(1 / best.scale, best.scale, best.points);
-    const auto [xq, qq] = fit(best.points);
-    if (qq > 0) best.scale = xq / qq;
-  }
-  return best;
 }
 
 }  // namespace
@@ -277,31 +163,6 @@ void unpack_iq3_s(const uint8_t* b, Unpacked& to) {
     put_point(kGridIq3S[static_cast<size_t>(b[3 + 2 * k] | (ninth & 2) << 7)], signs >> 4,
               to.codes + 8 * k + 4);
   }
-}
-// As ggml, but for groups behind one of zeros, which ggml writes in the wrong place.
-void pack_iq3_s(const float* x, uint8_t* b) {
-  std::fill_n(b, 110, uint8_t{0});
-  float scales[8], top = 0;
-  for (size_t g = 0; g < 8; ++g) {
-    float magnitudes[32];
-    for (size_t i = 0; i < 32; ++i) {
-      magnitudes[i] = std::abs(x[32 * g + i]);
-      b[74 + 4 * g + i / 8] |= static_cast<uint8_t>((x[32 * g + i] < 0 ? 1 : 0) << i % 8);
-    }
-    const Iq3Group group = search_iq3_s(magnitudes);
-    for (size_t k = 0; k < 8; ++k) {
-      b[2 + 8 * g + k] = static_cast<uint8_t>(group.points[k]);
-      b[66 + g] |= static_cast<uint8_t>(group.points[k] >> 8 << k);
-    }
-    scales[g] = group.scale;
-    top = std::max(top, group.scale);
-  }
-  if (top == 0) return;
-  const float d = top / 31, inverse = 1 / d;
-  put_half(b, d * 1.033f);  // the factor is ggml's
-  for (size_t g = 0; g < 8; ++g)
-    b[106 + g / 2] |=
-        static_cast<uint8_t>(static_cast<int>(nearest(0.5f * (inverse * scales[g] - 1), 0, 15)) << g % 2 * 4);
 }
 
 // d (f16) | 32 indices | for each 32 elements: 4 x 3 upper bits of indices, a scale of 3 bits, down

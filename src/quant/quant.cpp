@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "quant/codes.h"
+#include "quant/importance.h"
 
 namespace weft::quant {
 namespace {
@@ -30,6 +31,7 @@ struct Row {
   Coding coding = {};
   Unpack* unpack = nullptr;
   Pack* pack = nullptr;
+  WeightedPack* weighted_pack = nullptr;
 };
 
 // In the order of Type: name, ggml's number, elements and bytes of a block; bits of a code, scales, offset or
@@ -51,13 +53,23 @@ constexpr Row kRows[] = {
     {Type::q8_k, {"q8_k", 15, 256, 292}, {8, Scales::bytes, 0}, unpack_q8_k, pack_q8_k},
     {Type::iq4_nl, {"iq4_nl", 20, 32, 18}, {4, Scales::half, 0, kIq4}, unpack_iq4_nl, pack_iq4_nl},
     {Type::iq4_xs, {"iq4_xs", 23, 256, 136}, {4, Scales::bytes, 0, kIq4}, unpack_iq4_xs, pack_iq4_xs},
-    {Type::iq2_xxs, {"iq2_xxs", 16, 256, 66}, {3, Scales::bytes, 0, kIq2}, unpack_iq2_xxs},
-    {Type::iq2_xs, {"iq2_xs", 17, 256, 74}, {3, Scales::bytes, 0, kIq2}, unpack_iq2_xs},
-    {Type::iq2_s, {"iq2_s", 22, 256, 82}, {3, Scales::bytes, 0, kIq2}, unpack_iq2_s},
-    {Type::iq3_xxs, {"iq3_xxs", 18, 256, 98}, {4, Scales::bytes, 0, kIq3Xxs}, unpack_iq3_xxs},
+    {Type::iq2_xxs,
+     {"iq2_xxs", 16, 256, 66},
+     {3, Scales::bytes, 0, kIq2},
+     unpack_iq2_xxs,
+     nullptr,
+     pack_iq2_xxs},
+    {Type::iq2_xs, {"iq2_xs", 17, 256, 74}, {3, Scales::bytes, 0, kIq2}, unpack_iq2_xs, nullptr, pack_iq2_xs},
+    {Type::iq2_s, {"iq2_s", 22, 256, 82}, {3, Scales::bytes, 0, kIq2}, unpack_iq2_s, nullptr, pack_iq2_s},
+    {Type::iq3_xxs,
+     {"iq3_xxs", 18, 256, 98},
+     {4, Scales::bytes, 0, kIq3Xxs},
+     unpack_iq3_xxs,
+     nullptr,
+     pack_iq3_xxs},
     {Type::iq3_s, {"iq3_s", 21, 256, 110}, {4, Scales::bytes, 0, kIq3S}, unpack_iq3_s, pack_iq3_s},
-    {Type::iq1_s, {"iq1_s", 19, 256, 50}, {3, Scales::bytes, 0, kIq1}, unpack_iq1_s},
-    {Type::iq1_m, {"iq1_m", 29, 256, 56}, {3, Scales::bytes, 0, kIq1}, unpack_iq1_m},
+    {Type::iq1_s, {"iq1_s", 19, 256, 50}, {3, Scales::bytes, 0, kIq1}, unpack_iq1_s, nullptr, pack_iq1_s},
+    {Type::iq1_m, {"iq1_m", 29, 256, 56}, {3, Scales::bytes, 0, kIq1}, unpack_iq1_m, nullptr, pack_iq1_m},
     {Type::tq1_0, {"tq1_0", 34, 256, 54}, {2, Scales::bytes, 1}, unpack_tq1_0, pack_tq1_0},
     {Type::tq2_0, {"tq2_0", 35, 256, 66}, {2, Scales::bytes, 1}, unpack_tq2_0, pack_tq2_0},
     {Type::mxfp4, {"mxfp4", 39, 32, 17}, {4, Scales::bfloat, 0, kE2m1}, unpack_mxfp4, pack_mxfp4},
@@ -128,10 +140,6 @@ Unpack* unpacker(Type type) {
   return row(type).unpack;
 }
 
-Pack* packer(Type type) {
-  return row(type).pack;
-}
-
 Type type_from_name(std::string_view name) {
   for (const Row& r : kRows)
     if (r.traits.name == name) return r.type;
@@ -200,18 +208,33 @@ float put_half(uint8_t* p, float scale) {
   return half_to_float(half);
 }
 
+bool needs_importance(Type type) {
+  return type == Type::iq2_xxs || type == Type::iq2_xs || type == Type::iq1_s;
+}
+
 void encode(Type type, std::span<const float> row_values, std::span<std::byte> out) {
+  encode(type, row_values, out, {});
+}
+
+void encode(Type type, std::span<const float> row_values, std::span<std::byte> out,
+            std::span<const float> importance) {
   const Row& r = row(type);
+  if (!importance.empty() && importance.size() != row_values.size())
+    fail(ErrorKind::invalid, "[quant] {} elements have the importance of {}", row_values.size(),
+         importance.size());
   if (out.size() != row_bytes(type, row_values.size()))
     fail(ErrorKind::invalid, "[quant] {} elements of {} take {} bytes, not {}", row_values.size(),
          r.traits.name, row_bytes(type, row_values.size()), out.size());
   check_finite(row_values);
   auto* to = reinterpret_cast<uint8_t*>(out.data());
   if (!r.unpack) return narrow(type, row_values, to);
-  if (!r.pack)
-    fail(ErrorKind::unsupported, "[quant] {} needs an importance matrix and cannot be made", r.traits.name);
+  if (needs_importance(type) && importance.empty() && !row_values.empty())
+    fail(ErrorKind::invalid, "[quant] {} needs to know which elements are important", r.traits.name);
   for (size_t at = 0; at < row_values.size(); at += r.traits.block_elements, to += r.traits.block_bytes)
-    r.pack(row_values.data() + at, to);
+    if (r.weighted_pack)
+      r.weighted_pack(row_values.data() + at, importance.empty() ? nullptr : importance.data() + at, to);
+    else
+      r.pack(row_values.data() + at, to);
 }
 
 }  // namespace weft::quant

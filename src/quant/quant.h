@@ -64,7 +64,7 @@ void dequantize(Type type, const std::byte* blocks, float* out, uint64_t element
 
 /// One row: the bytes of ggml's reference quantisers, on every compiler. `out` has row_bytes(type,
 /// row.size()) bytes. Thread-safe. Throws ErrorKind::invalid when a value is not finite or too large for the
-/// type's scales, ErrorKind::unsupported for types that need an importance matrix (iq1, iq2, iq3_xxs).
+/// type's scales, and for types that need to know which elements are important (quant/importance.h).
 void encode(Type type, std::span<const float> row, std::span<std::byte> out);
 
 }  // namespace weft::quant

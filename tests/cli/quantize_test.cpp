@@ -9,6 +9,8 @@
 
 #include "base/paths.h"
 #include "io/gguf_writer.h"
+#include "quant/importance.h"
+#include "quantize/importance.h"
 #include "quantize/recipe.h"
 #include "support/gpus.h"
 #include "support/program.h"
@@ -84,16 +86,18 @@ TEST_SUITE("base: quantize") {
         tensors.push_back({tensor[0], tensor[1].get<std::vector<int64_t>>(), Type::f32});
       }
       quantize::sort_tensors(tensors);
-      for (const auto& [recipe, expected] : entry["types"].items()) {
-        const std::vector<Type> types =
-            quantize::choose_types(quantize::recipe_from_name(recipe), model, tensors, false);
-        for (size_t i = 0; i < tensors.size(); ++i) {
-          const Type right = letters.at(expected.get<std::string>()[place.at(tensors[i].name)]);
-          CAPTURE(fmt::format("{} x {} {} {}", model.architecture, model.layers, recipe, tensors[i].name));
-          CHECK(quant::traits(types[i]).name == quant::traits(right).name);
-          ++checked;
+      for (const char* which : {"types", "important"})
+        for (const auto& [recipe, expected] : entry[which].items()) {
+          const std::vector<Type> types =
+              quantize::choose_types(quantize::recipe_from_name(recipe), model, tensors, false, {},
+                                     which == std::string("important"));
+          for (size_t i = 0; i < tensors.size(); ++i) {
+            const Type right = letters.at(expected.get<std::string>()[place.at(tensors[i].name)]);
+            CAPTURE(fmt::format("{} x {} {} {}", model.architecture, model.layers, recipe, tensors[i].name));
+            CHECK(quant::traits(types[i]).name == quant::traits(right).name);
+            ++checked;
+          }
         }
-      }
     }
     CHECK(checked > 10'000);
   }
@@ -148,6 +152,75 @@ TEST_SUITE("base: quantize") {
     }
   }
 
+  TEST_CASE("importance matrices, in GGUF and as they were before") {
+    const test::ScopedFolder folder;
+    const std::string in = folder.path / "in.gguf", out = folder.path / "out.gguf",
+                      matrix = folder.path / "matrix.gguf", older = folder.path / "matrix.dat";
+    write_model(in);
+    // The second of the three experts was never used: all of its columns count the same.
+    const std::string name = "blk.0.ffn_up_exps.weight";
+    const std::vector<float> counts = {4, 0, 8};
+    std::vector<float> sums(3 * kColumns), means(sums.size());
+    for (size_t i = 0; i < sums.size(); ++i) {
+      sums[i] = static_cast<float>(1 + i * i % 97);
+      means[i] = counts[i / kColumns] > 0 ? sums[i] / counts[i / kColumns] : 1;
+    }
+    GgufWriter writer;
+    writer.set("general.type", "imatrix");
+    writer.set("imatrix.datasets", std::vector<std::string>{"words.txt"});
+    writer.set("imatrix.chunk_count", uint32_t{12});
+    writer.add(name + ".in_sum2", {3, kColumns}, Type::f32);
+    writer.add(name + ".counts", {3, 1}, Type::f32);
+    writer.write(matrix, [&](const std::string& tensor, const GgufWriter::Sink& sink) {
+      sink(std::as_bytes(std::span(tensor.ends_with("counts") ? counts : sums)));
+    });
+    std::string text;
+    const auto put = [&](int32_t value) { text.append(reinterpret_cast<const char*>(&value), 4); };
+    put(1), put(static_cast<int32_t>(name.size())), text += name;
+    put(2), put(static_cast<int32_t>(means.size()));
+    for (const float mean : means) {
+      const float twice = 2 * mean;
+      text.append(reinterpret_cast<const char*>(&twice), 4);
+    }
+    put(12), put(9), text += "words.txt";
+    write_text(older, text);
+
+    std::vector<std::byte> expected;
+    const std::vector<float> values = values_of(name, 3 * 5 * kColumns);
+    for (size_t row = 0; row < 15; ++row) {
+      std::vector<std::byte> bytes(quant::row_bytes(Type::iq2_xs, kColumns));
+      quant::encode(Type::iq2_xs, std::span(values).subspan(row * kColumns, kColumns), bytes,
+                    std::span(means).subspan(row / 5 * kColumns, kColumns));
+      expected.insert(expected.end(), bytes.begin(), bytes.end());
+    }
+    for (const std::string& file : {matrix, older}) {
+      const test::Output run = run_weft({"quantize", in, out, "iq2_xs", "--imatrix", file});
+      CAPTURE(run.errors);
+      REQUIRE(run.status == 0);
+      const Gguf made = Gguf::open(out);
+      CHECK(made.text("quantize.imatrix.file") == file);
+      CHECK(made.text("quantize.imatrix.dataset") == "words.txt");
+      CHECK(made.integer("quantize.imatrix.entries_count") == 1);
+      CHECK(made.integer("quantize.imatrix.chunks_count") == 12);
+      const Gguf::Tensor& tensor = made.tensors().at(name);
+      CHECK(tensor.type == Type::iq2_xs);
+      CHECK(std::vector<std::byte>(tensor.data.begin(), tensor.data.end()) == expected);
+    }
+
+    const auto error = [](const std::string& bytes) {
+      return error_of([&] { quantize::Importance::parse(std::as_bytes(std::span(bytes)), "x"); }).kind;
+    };
+    for (size_t cut = 0; cut + 21 < text.size(); cut += cut < 50 ? 1 : 97)
+      CHECK(error(text.substr(0, cut)) == "io");
+    for (const int32_t count : {0, -1, 2, 1 << 30}) {
+      std::string bad = text;
+      bad.replace(0, 4, reinterpret_cast<const char*>(&count), 4);
+      CHECK(error(bad) == "io");
+    }
+    text.replace(text.size() - 30, 4, "\xff\xff\xff\x7f");  // not a number
+    CHECK(error(text) == "io");
+  }
+
   TEST_CASE("what goes wrong is one line, and leaves no file") {
     const test::ScopedFolder folder;
     const std::string in = folder.path / "in.gguf", out = folder.path / "out.gguf";
@@ -163,8 +236,11 @@ TEST_SUITE("base: quantize") {
     };
     CHECK(message({"quantize", in, out, "q9_k"}, 2)
               .starts_with("weft: [quantize] no type is called 'q9_k': use one of f32 f16 bf16 q8_0 "));
-    CHECK(message({"quantize", in, out, "iq2_xs"}, 2)
-              .starts_with("weft: [quantize] iq2_xs needs an importance matrix"));
+    CHECK(message({"quantize", in, out, "iq2_xs"}, 2) ==
+          "weft: [quantize] tensor 'blk.0.ffn_up_exps.weight' becomes iq2_xs, which needs an importance "
+          "matrix: --imatrix FILE names one\n");
+    CHECK(message({"quantize", in, out, "iq2_xs", "--imatrix", in}, 1) ==
+          fmt::format("weft: [imatrix] {}: this is no importance matrix\n", in));
     CHECK(message({"quantize", in, in, "q8_0"}, 2) ==
           fmt::format("weft: [quantize] {} is the input; write to another file\n", in));
     message({"quantize", in + ".none", out, "q8_0"}, 1);

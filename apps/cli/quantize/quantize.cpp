@@ -13,7 +13,9 @@
 #include "io/safetensors.h"
 #include "llm/model_file.h"
 #include "pull/pull.h"
+#include "quant/importance.h"
 #include "quantize/hf_metadata.h"
+#include "quantize/importance.h"
 #include "quantize/recipe.h"
 #include "term.h"
 
@@ -75,15 +77,43 @@ void check_requantize(std::span<const Tensor> tensors, std::span<const Type> typ
            one_line(tensors[i].name), quant::traits(tensors[i].type).name);
 }
 
+void set_metadata(GgufWriter& writer, const Importance& importance, const std::string& file) {
+  if (importance.empty()) return;
+  writer.set("quantize.imatrix.file", file);
+  if (!importance.dataset.empty()) writer.set("quantize.imatrix.dataset", importance.dataset);
+  writer.set("quantize.imatrix.entries_count", static_cast<uint32_t>(importance.size()));
+  if (importance.chunks > 0) writer.set("quantize.imatrix.chunks_count", importance.chunks);
+}
+
+/// What is known about the columns of a tensor that becomes `type`.
+std::span<const float> importance_of(const Importance& importance, const Tensor& tensor, Type type) {
+  const std::span<const float> known = importance.find(tensor.name);
+  if (known.empty() && needs_importance(tensor, type))
+    fail(ErrorKind::invalid,
+         "[quantize] tensor '{}' becomes {}, which needs an importance matrix: --imatrix FILE {}",
+         one_line(tensor.name), quant::traits(type).name,
+         importance.empty() ? "names one" : "has nothing about it");
+  int64_t columns = tensor.shape.empty() ? 0 : tensor.shape.back();
+  for (size_t i = 0; i + 2 < tensor.shape.size(); ++i) columns *= tensor.shape[i];
+  if (!known.empty() && std::ssize(known) != columns)
+    fail(ErrorKind::invalid, "[quantize] tensor '{}' has {} columns, and {} in the importance matrix",
+         one_line(tensor.name), columns, known.size());
+  return known;
+}
+
 /// Decodes and encodes the rows of one tensor in slabs of limited size.
 class Converter {
  public:
-  /// Calls `progress` with the bytes of the source that are done.
-  void convert(const Tensor& tensor, std::span<const std::byte> data, Type to, const GgufWriter::Sink& sink,
+  /// `importance`: as importance_of() gives it. Calls `progress` with the bytes of the source that are done.
+  void convert(const Tensor& tensor, std::span<const std::byte> data, Type to,
+               std::span<const float> importance, const GgufWriter::Sink& sink,
                const std::function<void(uint64_t)>& progress) {
     const auto columns = static_cast<uint64_t>(tensor.shape.empty() ? 1 : tensor.shape.back());
     const uint64_t from_bytes = quant::row_bytes(tensor.type, columns),
                    to_bytes = quant::row_bytes(to, columns);
+    const uint64_t rows_of_matrix =
+        tensor.shape.size() < 2 ? 1 : static_cast<uint64_t>(tensor.shape[tensor.shape.size() - 2]);
+    uint64_t done = 0;
     const uint64_t slab = std::max<uint64_t>(1, kSlabElements / std::max<uint64_t>(1, columns));
     for (uint64_t left = from_bytes == 0 ? 0 : data.size() / from_bytes; left > 0;) {
       const uint64_t rows = std::min(left, slab);
@@ -92,12 +122,15 @@ class Converter {
         std::vector<float> row(columns);
         for (size_t r = begin; r < end; ++r) {
           quant::dequantize(tensor.type, data.data() + r * from_bytes, row.data(), columns);
-          quant::encode(to, row, std::span(encoded_).subspan(r * to_bytes, to_bytes));
+          const uint64_t matrix = (done + r) / rows_of_matrix;
+          quant::encode(to, row, std::span(encoded_).subspan(r * to_bytes, to_bytes),
+                        importance.empty() ? importance : importance.subspan(matrix * columns, columns));
         }
       });
       sink(encoded_);
       data = data.subspan(rows * from_bytes);
       left -= rows;
+      done += rows;
       progress(rows * from_bytes);
     }
   }
@@ -150,11 +183,16 @@ int run(const Options& options) {
   // Folders of Hugging Face's have small tensors in halves; GGUF files have them in f32.
   const std::optional<Type> kept =
       std::filesystem::is_directory(path) ? std::optional(Type::f32) : std::nullopt;
-  const std::vector<Type> types = choose_types(recipe, model_of(model), tensors, options.pure, kept);
+  const Importance importance =
+      options.importance.empty() ? Importance() : Importance::open(options.importance);
+  const std::vector<Type> types =
+      choose_types(recipe, model_of(model), tensors, options.pure, kept, !importance.empty());
   if (!options.requantize) check_requantize(tensors, types);
+  for (size_t i = 0; i < tensors.size(); ++i) importance_of(importance, tensors[i], types[i]);
 
   GgufWriter writer;
   set_metadata(writer, model, path, recipe);
+  set_metadata(writer, importance, options.importance);
   uint64_t total = 0, done = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     writer.add(tensors[i].name, tensors[i].shape, types[i]);
@@ -176,7 +214,7 @@ int run(const Options& options) {
         return advance(data.size());
       }
       try {
-        converter.convert(tensor, data, type, sink, advance);
+        converter.convert(tensor, data, type, importance_of(importance, tensor, type), sink, advance);
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::invalid) throw;
         fail(ErrorKind::io, "[quantize] {}: tensor '{}': {}", options.in, one_line(name), error.what());

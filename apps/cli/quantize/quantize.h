@@ -6,6 +6,7 @@ namespace weft::quantize {
 
 struct Options {
   std::string in, out, type;
+  std::string importance;  ///< a file
   bool pure = false;
   bool requantize = false;
 };

@@ -39,9 +39,12 @@ void sort_tensors(std::vector<Tensor>& tensors);
 
 /// Types for sorted tensors. Vectors, norms, routers and other small or delicate tensors stay as they are, or
 /// become what `kept` says; `pure` gives all others the recipe's base. Where rows are no whole blocks a type
-/// of smaller blocks is taken, at worst f16.
+/// of smaller blocks is taken, at worst f16. `important`: it is known which columns are.
 std::vector<quant::Type> choose_types(const Recipe& recipe, const Model& model,
                                       std::span<const Tensor> tensors, bool pure,
-                                      std::optional<quant::Type> kept = {});
+                                      std::optional<quant::Type> kept = {}, bool important = false);
+
+/// True for types of so few bits that a tensor is of no use unless it is known which columns are important.
+bool needs_importance(const Tensor& tensor, quant::Type type);
 
 }  // namespace weft::quantize

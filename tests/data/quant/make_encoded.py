@@ -4,7 +4,9 @@
   python make_encoded.py LIBGGML_BASE.so    # of a llama.cpp release
 
   values         f32 (rows, 512)
+  importance     f32 (512): of each column
   <type>.bytes   u8 (rows, bytes of 512 elements), by ggml; where gguf-py has an encoder, it agrees
+  <type>.important   the same, with the importance
 """
 
 import ctypes
@@ -19,6 +21,8 @@ from make_golden import write
 ROW = 512
 TYPES = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K",
          "IQ4_NL", "IQ4_XS", "IQ3_S", "TQ1_0", "TQ2_0", "MXFP4", "NVFP4"]  # fmt: skip
+
+IMPORTANT = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS"]
 
 
 def values():
@@ -37,7 +41,7 @@ def values():
     return np.array(rows, np.float32)
 
 
-def encode(library, name, x):
+def encode(library, name, x, importance=None):
     elements, size = GGML_QUANT_SIZES[Ggml[name]]
     out = np.zeros((len(x), ROW // elements * size), np.uint8)
     source, target = x.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p)
@@ -46,8 +50,10 @@ def encode(library, name, x):
     else:
         library.ggml_quantize_init(Ggml[name].value)
         count, row = ctypes.c_int64(len(x)), ctypes.c_int64(ROW)
-        library.ggml_quantize_chunk(Ggml[name].value, source, target, ctypes.c_int64(0), count, row, None)
-    check(name, x, out)
+        weights = None if importance is None else importance.ctypes.data_as(ctypes.c_void_p)
+        library.ggml_quantize_chunk(Ggml[name].value, source, target, ctypes.c_int64(0), count, row, weights)
+    if importance is None:
+        check(name, x, out)
     return out
 
 
@@ -64,7 +70,10 @@ def check(name, x, blocks):
 def main():
     library = ctypes.CDLL(sys.argv[1])
     x = values()
-    tensors = {"values": x} | {f"{name.lower()}.bytes": encode(library, name, x) for name in TYPES}
+    importance = np.random.default_rng(12).exponential(size=ROW).astype(np.float32)
+    tensors = {"values": x, "importance": importance}
+    tensors |= {f"{name.lower()}.bytes": encode(library, name, x) for name in TYPES}
+    tensors |= {f"{name.lower()}.important": encode(library, name, x, importance) for name in IMPORTANT}
     write(Path(__file__).with_name("encoded.safetensors"), tensors)
 
 

@@ -5,11 +5,13 @@
 
   letters   type: letter
   models    architecture, layers, experts, heads, kv_heads, row;
-            tensors: [name, shape]; types: for each recipe one letter per tensor
+            tensors: [name, shape]; types: for each recipe one letter per tensor;
+            important: the same with an importance matrix
 """
 
 import ctypes
 import json
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +22,8 @@ import numpy as np
 RECIPES = dict(f32=0, f16=1, bf16=32, q8_0=7, q6_k=18, q5_k_m=17, q5_k_s=16, q5_1=9, q5_0=8, q4_k_m=15, q4_k_s=14,
                q4_1=3, q4_0=2, iq4_nl=25, iq4_xs=30, mxfp4_moe=38, iq3_m=27, iq3_s=26, q3_k_l=13, q3_k_m=12, q3_k_s=11, q2_k=10,
                tq2_0=37, tq1_0=36)  # fmt: skip
+IMPORTANT = dict(iq3_xs=22, iq3_xxs=23, iq2_m=29, iq2_s=28, iq2_xs=20, iq2_xxs=19, iq1_m=31, iq1_s=24,
+                 iq4_nl=25, iq4_xs=30, q4_0=2, q5_0=8, q4_k_m=15, iq3_m=27)  # fmt: skip
 MODELS = [
     dict(architecture="llama", layers=16, experts=0, heads=8, kv_heads=2, row=256),
     dict(architecture="llama", layers=80, experts=0, heads=8, kv_heads=2, row=256, only=["attn_v"]),
@@ -33,8 +37,21 @@ MODELS = [
 ]
 
 
+class Importance(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("data", ctypes.POINTER(ctypes.c_float)), ("size", ctypes.c_size_t)]
+
+
 class Params(ctypes.Structure):
-    _fields_ = [("threads", ctypes.c_int32), ("file_type", ctypes.c_int32), ("rest", ctypes.c_uint8 * 512)]
+    _fields_ = [("threads", ctypes.c_int32), ("file_type", ctypes.c_int32), ("types", ctypes.c_int32 * 2),
+                ("flags", ctypes.c_bool * 6), ("importance", ctypes.POINTER(Importance)),
+                ("rest", ctypes.c_uint8 * 512)]  # fmt: skip
+
+
+def importance_of(tensors):
+    """Every element is as important as any other."""
+    ones = (ctypes.c_float * 65536)(*[1.0] * 65536)
+    rows = [(name.encode(), ones, math.prod(shape) // shape[-2]) for name, shape in tensors.items() if len(shape) > 1]
+    return (Importance * (len(rows) + 1))(*rows)
 
 
 def tensors_of(model):
@@ -84,15 +101,21 @@ def main():
         for model in MODELS:
             tensors = tensors_of(model)
             write(source, model, tensors)
-            types = {}
-            for recipe, number in RECIPES.items():
-                params = library.llama_model_quantize_default_params()
-                params.file_type = number
-                assert library.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(params)) == 0
-                chosen = {tensor.name: tensor.tensor_type.name.lower() for tensor in gguf.GGUFReader(target).tensors}
-                types[recipe] = "".join(letters.setdefault(chosen[n], chr(97 + len(letters))) for n in tensors)
+
+            def types_of(recipes, importance):
+                types = {}
+                for recipe, number in recipes.items():
+                    params = library.llama_model_quantize_default_params()
+                    params.file_type, params.importance = number, importance
+                    assert library.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(params)) == 0
+                    chosen = {tensor.name: tensor.tensor_type.name.lower()
+                              for tensor in gguf.GGUFReader(target).tensors}
+                    types[recipe] = "".join(letters.setdefault(chosen[n], chr(97 + len(letters))) for n in tensors)
+                return types
+
             facts = {key: model[key] for key in ("architecture", "layers", "experts", "heads", "kv_heads")}
-            models.append(facts | {"tensors": list(tensors.items()), "types": types})
+            models.append(facts | {"tensors": list(tensors.items()), "types": types_of(RECIPES, None),
+                                   "important": types_of(IMPORTANT, importance_of(tensors))})
     text = json.dumps({"letters": letters, "models": models}, separators=(",", ":"))
     Path(__file__).with_name("recipes.json").write_text(text.replace('{"architecture"', '\n{"architecture"') + "\n")
 
