@@ -59,9 +59,17 @@ bool search_digits(const float* x, const float* weights, Group<parts>& group, ui
         for (size_t down = 0; down < 2; ++down) {
           const float* l = down ? kDown : kUp;
           const float *sx = sum_x[p], *sw = sum_w[p];
-          xq[p][down] = sx[first] * l[0] + (sx[second] - sx[first]) * l[1] + (sx[n] - sx[second]) * l[2];
-          qq[p][down] = sw[first] * l[0] * l[0] + (sw[second] - sw[first]) * l[1] * l[1] +
-                        (sw[n] - sw[second]) * l[2] * l[2];
+          // Two ways to write the same sums. Where cuts are equally good their rounding decides, and ggml has
+          // one in each type.
+          if (parts == 1) {
+            xq[p][down] = sx[first] * l[0] + (sx[second] - sx[first]) * l[1] + (sx[n] - sx[second]) * l[2];
+            qq[p][down] = sw[first] * l[0] * l[0] + (sw[second] - sw[first]) * l[1] * l[1] +
+                          (sw[n] - sw[second]) * l[2] * l[2];
+          } else {
+            xq[p][down] = sx[n] * l[2] - (sx[first] + sx[second]);
+            qq[p][down] = sw[n] * l[2] * l[2] + sw[first] * (l[0] * l[0] - l[1] * l[1]) +
+                          sw[second] * (l[1] * l[1] - l[2] * l[2]);
+          }
         }
       for (size_t way = 0; way < 1u << parts; ++way) {
         float sum_xq = 0, sum_qq = 0;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "io/gguf.h"
+#include "io/safetensors.h"
 
 namespace weft::quantize {
 namespace {
