@@ -21,7 +21,7 @@ run: configured ## a language model answers a question on the best device
 test: build build/.fetched-test ## build, then run every test
 	@tests/run.sh build
 
-bench: build ## build, then run the benchmarks
+bench: build build/.fetched-bench ## build, then run the benchmarks
 	@for program in build/bench-*; do \
 	  if [[ -f $$program && -x $$program ]]; then echo "== $${program#build/}"; "$$program"; fi; done
 
@@ -61,11 +61,11 @@ bootstrap: ## try again to install what could not be installed
 	@tools/bootstrap.sh --retry
 
 fetch: ## try again to fetch what could not be fetched
-	@tools/fetch.py --retry run test
+	@tools/fetch.py --retry run test bench
 
 clean: ## remove what was built, keep what was fetched
 	@rm -rf $(presets:%=build-%)
-	@[[ ! -d build ]] || find build -mindepth 1 -maxdepth 1 ! -name 'webgpu*' ! -name node ! -name '.bootstrap*' ! -name '.fetch*' -exec rm -rf {} +
+	@[[ ! -d build ]] || find build -mindepth 1 -maxdepth 1 ! -name 'webgpu*' ! -name node ! -name llama.cpp ! -name '.bootstrap*' ! -name '.fetch*' -exec rm -rf {} +
 
 distclean: ## remove everything that a fresh clone does not have
 	@rm -rf build $(presets:%=build-%)
