@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,13 @@ struct Tiled {
   int64_t columns = 1, width = 1;
   int64_t first = 0, count = 0;  ///< the kernel's tiles that have columns of it
 };
+
+/// What kernels took, by a name that says what they did to what.
+struct KernelTime {
+  uint64_t calls = 0;
+  double seconds = 0;
+};
+using KernelTimes = std::map<std::string, KernelTime>;
 
 struct ElementwiseProgram;  // backend/elementwise.h
 
@@ -87,6 +95,10 @@ class Backend {
   /// Runs the steps in order, on these storages and with these values of the programs' constants.
   virtual void run(Prepared& prepared, std::span<const StoragePtr> storages,
                    std::span<const double> constants) = 0;
+
+  /// From now on kernels add what they take to `times`; null ends that. A device that cannot tell adds
+  /// nothing.
+  virtual void trace(KernelTimes* /*times*/) {}
 
   /// Prepares, and runs once.
   void run(std::span<const Step> steps);

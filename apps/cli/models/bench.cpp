@@ -1,9 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "backend/backend.h"
 #include "backend/select.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "llm/model.h"
@@ -23,7 +27,7 @@ struct Flags {
   std::string model, shape, device;
   std::vector<int64_t> prompts = {512}, counts = {128};
   int64_t depth = 0, repeats = 5, threads = 0;
-  bool exact = false, json = false;
+  bool exact = false, json = false, trace = false;
 };
 
 /// What was done since it was made, per token.
@@ -52,39 +56,76 @@ struct Row {
   double rate = 0, deviation = 0, dispatches = 0, submits = 0;
 };
 
-/// Runs `tokens` tokens `repeats` times behind `depth` others: at once, or one by one.
-Row measure(llm::Model& model, const Flags& flags, int64_t tokens, bool at_once) {
-  const auto vocabulary = model.config().vocabulary;
-  const auto ids = [&](int64_t count, int64_t seed) {
+struct Test {
+  int64_t tokens;
+  bool at_once;  ///< or one by one
+  std::string name(const Flags& flags) const {
+    return fmt::format("{}{}{}", at_once ? "pp" : "tg", tokens,
+                       flags.depth > 0 ? fmt::format(" @ d{}", flags.depth) : "");
+  }
+};
+
+/// Runs the tokens behind `depth` others. `before` is called between the two.
+double run_round(llm::Model& model, const Flags& flags, const Test& test, int64_t seed,
+                 const std::function<void()>& before) {
+  const auto ids = [&](int64_t count, int64_t from) {
     std::vector<TokenId> list;
     for (int64_t i = 0; i < count; ++i)
-      list.push_back(static_cast<TokenId>((i * 7919 + seed * 104'729 + 1) % vocabulary));
+      list.push_back(static_cast<TokenId>((i * 7919 + from * 104'729 + 1) % model.config().vocabulary));
     return list;
   };
+  llm::Sequence sequence = model.new_sequence();
+  if (flags.depth > 0) model.run(sequence, ids(flags.depth, 0));
+  const std::vector<TokenId> list = ids(test.tokens, seed);
+  before();
+  const auto start = Clock::now();
+  if (test.at_once)
+    model.run(sequence, list);
+  else
+    for (const TokenId& id : list) model.run(sequence, std::span(&id, 1));
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  llm::truncate(sequence, 0, model.pages());
+  return seconds;
+}
+
+Row measure(llm::Model& model, const Flags& flags, const Test& test) {
   std::vector<double> rates;
-  Row row{.test = fmt::format("{}{}{}", at_once ? "pp" : "tg", tokens,
-                              flags.depth > 0 ? fmt::format(" @ d{}", flags.depth) : "")};
+  Row row{.test = test.name(flags)};
+  const auto per = static_cast<double>(test.tokens);
   for (int64_t round = -1; round < flags.repeats; ++round) {  // the first one warms up
-    llm::Sequence sequence = model.new_sequence();
-    if (flags.depth > 0) model.run(sequence, ids(flags.depth, 0));
-    const std::vector<TokenId> list = ids(tokens, round + 1);
-    const Work work(model.device());
-    const auto start = Clock::now();
-    if (at_once)
-      model.run(sequence, list);
-    else
-      for (const TokenId& id : list) model.run(sequence, std::span(&id, 1));
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    const auto per = static_cast<double>(tokens);
+    std::optional<Work> work;
+    const double seconds = run_round(model, flags, test, round + 1, [&] { work.emplace(model.device()); });
     if (round >= 0) rates.push_back(per / seconds);
-    row.dispatches = work.dispatches() / per;
-    row.submits = work.submits() / per;
-    llm::truncate(sequence, 0, model.pages());
+    row.dispatches = work->dispatches() / per;
+    row.submits = work->submits() / per;
   }
   for (double rate : rates) row.rate += rate / static_cast<double>(rates.size());
   for (double rate : rates) row.deviation += (rate - row.rate) * (rate - row.rate);
   row.deviation = rates.size() > 1 ? std::sqrt(row.deviation / static_cast<double>(rates.size() - 1)) : 0;
   return row;
+}
+
+/// Where the time of one more round went, the largest part first.
+void print_trace(llm::Model& model, const Flags& flags, const Test& test) {
+  Backend& backend = model.device().backend();
+  KernelTimes times;
+  const double seconds = run_round(model, flags, test, 1, [&] { backend.trace(&times); });
+  backend.trace(nullptr);
+  std::vector<std::pair<std::string, KernelTime>> sorted(times.begin(), times.end());
+  std::ranges::sort(sorted, std::greater(), [](const auto& entry) { return entry.second.seconds; });
+  const auto per = static_cast<double>(test.tokens);
+  term::Table table({test.name(flags), "calls / token", "us / call", "us / token", "share"});
+  const auto add = [&](const std::string& name, double calls, double spent) {
+    table.add({name, fmt::format("{:.2f}", calls / per), fmt::format("{:.1f}", 1e6 * spent / calls),
+               fmt::format("{:.1f}", 1e6 * spent / per), fmt::format("{:.1f} %", 100 * spent / seconds)});
+  };
+  double rest = seconds;
+  for (const auto& [name, time] : sorted) {
+    add(name, static_cast<double>(time.calls), time.seconds);
+    rest -= time.seconds;
+  }
+  add("(outside kernels)", per, rest);
+  fmt::print("\n{}", table.text(term::colours(stdout)));
 }
 
 int bench(const Flags& flags) {
@@ -110,11 +151,13 @@ int bench(const Flags& flags) {
   };
   llm::Model model(std::move(file), options);
 
-  std::vector<Row> rows;
+  std::vector<Test> tests;
   for (int64_t count : flags.prompts)
-    if (count > 0) rows.push_back(measure(model, flags, count, true));
+    if (count > 0) tests.push_back({count, true});
   for (int64_t count : flags.counts)
-    if (count > 0) rows.push_back(measure(model, flags, count, false));
+    if (count > 0) tests.push_back({count, false});
+  std::vector<Row> rows;
+  for (const Test& test : tests) rows.push_back(measure(model, flags, test));
   if (flags.json) {
     json list = json::array();
     for (const Row& row : rows)
@@ -136,6 +179,8 @@ int bench(const Flags& flags) {
                model.device().name(), row.test, fmt::format("{:.2f} ± {:.2f}", row.rate, row.deviation),
                fmt::format("{:.1f}", row.dispatches), fmt::format("{:.3f}", row.submits)});
   fmt::print("{}", table.text(term::colours(stdout)));
+  if (flags.trace)
+    for (const Test& test : tests) print_trace(model, flags, test);
   return 0;
 }
 
@@ -164,6 +209,7 @@ void add_bench(CLI::App& app, int& status) {
   command->add_option("-t,--threads", flags->threads, "Threads of the CPU")->check(CLI::PositiveNumber);
   command->add_option("--device", flags->device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command->add_flag("--exact", flags->exact, "Activations stay floats where weights are quantised");
+  command->add_flag("--trace", flags->trace, "Then the time of each kernel, in one more round");
   command->add_flag("--json", flags->json, "For programs: a list of objects");
   command->callback([&status, flags] {
     if (flags->model.empty() && flags->shape.empty()) throw CLI::RequiredError("a model or --shape");

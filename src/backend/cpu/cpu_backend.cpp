@@ -1,5 +1,8 @@
 #include "backend/cpu/cpu_backend.h"
 
+#include <fmt/format.h>
+
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <unordered_map>
@@ -10,6 +13,8 @@
 
 namespace weft {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 CpuStorage& own(const StoragePtr& storage, std::string_view what, uint64_t offset, uint64_t bytes) {
   auto* cpu = dynamic_cast<CpuStorage*>(storage.get());
@@ -66,6 +71,7 @@ struct CpuPrepared : Prepared {
     std::vector<int> storages;  // -1: an optional input that was left out
   };
   struct Item {
+    std::string_view name;
     cpu::Kernel kernel = nullptr;  // null: all of it is the program
     bool is_matmul = false;        // which runs an f32 epilogue on what is still in the cache
     const Attrs* attrs = nullptr;
@@ -74,6 +80,14 @@ struct CpuPrepared : Prepared {
   };
   std::vector<Item> items;
 };
+
+/// What a trace calls it.
+std::string label(const CpuPrepared::Item& item) {
+  std::string text(item.name);
+  if (item.attrs->has("type") && !item.attrs->text("type").empty()) text += " " + item.attrs->text("type");
+  if (item.program) text += fmt::format(" +{}", item.program->instructions.size());
+  return text + " " + to_string(item.outputs.tensors[0].layout.shape);
+}
 
 /// The kernel, then the program on what it made.
 void run_with_epilogue(ThreadPool& pool, const CpuPrepared::Item& item) {
@@ -112,7 +126,8 @@ std::unique_ptr<Prepared> CpuBackend::prepare(std::span<const Step> steps,
   };
   auto prepared = std::make_unique<CpuPrepared>();
   for (const Step& step : steps) {
-    CpuPrepared::Item item{.attrs = step.attrs ? step.attrs : &none,
+    CpuPrepared::Item item{.name = step.kernel,
+                           .attrs = step.attrs ? step.attrs : &none,
                            .inputs = place(step.inputs),
                            .outputs = place(step.outputs)};
     if (step.program) item.program = *step.program;
@@ -125,10 +140,12 @@ std::unique_ptr<Prepared> CpuBackend::prepare(std::span<const Step> steps,
 
 void CpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
                      std::span<const double> constants) {
+  std::vector<std::byte*> data;
+  data.reserve(storages.size());
+  for (const StoragePtr& storage : storages) data.push_back(own(storage, "run", 0, 0).data());
   const auto bind = [&](CpuPrepared::Place& place) {
     for (size_t i = 0; i < place.storages.size(); ++i)
-      if (const int s = place.storages[i]; s >= 0)
-        place.tensors[i].data = own(storages[static_cast<size_t>(s)], "run", 0, 0).data();
+      if (const int s = place.storages[i]; s >= 0) place.tensors[i].data = data[static_cast<size_t>(s)];
   };
   for (CpuPrepared::Item& item : dynamic_cast<CpuPrepared&>(prepared).items) {
     bind(item.inputs);
@@ -136,6 +153,7 @@ void CpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
     if (item.program)
       for (ElementwiseProgram::Instruction& i : item.program->instructions)
         if (i.constant >= 0) i.attrs[0] = constants[static_cast<size_t>(i.constant)];
+    const auto begin = trace_ ? Clock::now() : Clock::time_point();
     if (!item.program)
       item.kernel(pool_, item.inputs.tensors, item.outputs.tensors, *item.attrs);
     else if (item.kernel)
@@ -144,6 +162,11 @@ void CpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
       cpu::run_rows(pool_, *item.program, item.inputs.tensors, item.outputs.tensors);
     else
       cpu::run_elementwise(pool_, *item.program, item.inputs.tensors, item.outputs.tensors);
+    if (trace_) {
+      KernelTime& time = (*trace_)[label(item)];
+      ++time.calls;
+      time.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    }
   }
 }
 

@@ -37,12 +37,14 @@ class CpuBackend : public Backend {
   using Backend::run;
   void run(Prepared& prepared, std::span<const StoragePtr> storages,
            std::span<const double> constants) override;
+  void trace(KernelTimes* times) override { trace_ = times; }
   MemoryUse memory() const override { return memory_->use(); }
 
   ThreadPool& pool() { return pool_; }
 
  private:
   ThreadPool pool_;
+  KernelTimes* trace_ = nullptr;
   std::shared_ptr<cpu::Memory> memory_ = std::make_shared<cpu::Memory>();
 };
 
