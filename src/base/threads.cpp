@@ -36,8 +36,9 @@ bool spin_until(const Done& done) {
 ThreadPool::ThreadPool(int threads) {
   if (threads <= 0)
     threads = env::get_count("WEFT_THREADS").value_or(static_cast<int>(std::thread::hardware_concurrency()));
-  for (int i = 1; i < threads; ++i)
-    workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  loop_.parts = std::vector<Part>(static_cast<size_t>(std::max(threads, 1)));
+  for (size_t i = 1; i < loop_.parts.size(); ++i)
+    workers_.emplace_back([this, i](const std::stop_token& stop) { work(i, stop); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -45,23 +46,26 @@ ThreadPool::~ThreadPool() {
   workers_.clear();  // joins before the members they use go away
 }
 
-void ThreadPool::run_pieces() {
+void ThreadPool::run_pieces(size_t thread) {
   inside_loop = true;
   try {
-    for (;;) {
-      const size_t begin = loop_.next.fetch_add(loop_.grain);
-      if (begin >= loop_.count) break;
-      (*loop_.body)(begin, std::min(begin + loop_.grain, loop_.count));
+    for (size_t i = 0; i < loop_.parts.size(); ++i) {
+      Part& part = loop_.parts[(thread + i) % loop_.parts.size()];
+      for (;;) {
+        const size_t begin = part.next.fetch_add(loop_.grain);
+        if (begin >= part.end) break;
+        (*loop_.body)(begin, std::min(begin + loop_.grain, part.end));
+      }
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);
     if (!loop_.error) loop_.error = std::current_exception();
-    loop_.next = loop_.count;
+    for (Part& part : loop_.parts) part.next = part.end;
   }
   inside_loop = false;
 }
 
-void ThreadPool::work(const std::stop_token& stop) {
+void ThreadPool::work(size_t thread, const std::stop_token& stop) {
   uint64_t seen = 0, state = 0;
   const auto is_new = [&] {
     state = state_.load();
@@ -79,7 +83,7 @@ void ThreadPool::work(const std::stop_token& stop) {
   while (next_loop()) {
     if (!state_.compare_exchange_strong(state, state + 1)) continue;
     seen = state / kGeneration;
-    run_pieces();
+    run_pieces(thread);
     if ((state_.fetch_sub(1) & (kOpen | kUsers)) == 1) {  // the last one, and for_each waits
       {
         const std::lock_guard lock(mutex_);
@@ -97,9 +101,12 @@ void ThreadPool::for_each(size_t count, size_t grain, const std::function<void(s
   }
   const std::lock_guard caller(callers_);
   loop_.body = &body;
-  loop_.count = count;
   loop_.grain = grain;
-  loop_.next = 0;
+  const size_t pieces = (count + grain - 1) / grain, parts = loop_.parts.size();
+  for (size_t i = 0; i < parts; ++i) {
+    loop_.parts[i].next = pieces * i / parts * grain;
+    loop_.parts[i].end = std::min(pieces * (i + 1) / parts * grain, count);
+  }
   state_ += kGeneration + kOpen;
   if (sleepers_ > 0) {
     {
@@ -107,7 +114,7 @@ void ThreadPool::for_each(size_t count, size_t grain, const std::function<void(s
     }  // a worker between its test and its sleep holds it
     wake_.notify_all();
   }
-  run_pieces();
+  run_pieces(0);
   state_ &= ~kOpen;
   const auto is_empty = [&] { return (state_.load() & kUsers) == 0; };
   if (!spin_until(is_empty)) {
