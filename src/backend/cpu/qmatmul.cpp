@@ -47,17 +47,23 @@ constexpr int64_t kSpan = 256;  // elements whose scales are unpacked at a time
 
 // ---- codes and scales
 
-/// Bits of elements 4 kWord ... + 3, as bytes, from a unit of a plane; `low` bits stand below them.
+/// A word of a plane, moved so that the bits of elements 4 kWord ... + 3 are in its bytes from bit kLow on,
+/// among others.
 template <uint32_t kBits, uint32_t kLow, uint32_t kWord>
-HWY_INLINE WordVector plane_bytes(const uint32_t* unit) {
-  const Words d;
-  constexpr int kShift = kWord * kBits % 8;
-  WordVector word = hn::LoadU(d, unit + kWord * kBits / 8 * kPackedRows);
-  if constexpr (kBits == 8) return word;
-  if constexpr (kShift > 0) word = hn::ShiftRight<kShift>(word);
-  word = hn::And(word, hn::Set(d, ((1u << kBits) - 1) * 0x01010101u));
-  if constexpr (kLow > 0) word = hn::ShiftLeft<static_cast<int>(kLow)>(word);
-  return word;
+HWY_INLINE WordVector plane_word(const uint32_t* unit) {
+  constexpr int kRight = static_cast<int>(kWord * kBits % 8) - static_cast<int>(kLow);
+  const WordVector word = hn::LoadU(Words(), unit + kWord * kBits / 8 * kPackedRows);
+  if constexpr (kRight > 0)
+    return hn::ShiftRight<kRight>(word);
+  else if constexpr (kRight < 0)
+    return hn::ShiftLeft<-kRight>(word);
+  else
+    return word;
+}
+
+/// `bits` bits of every byte, from bit `low` on.
+HWY_INLINE WordVector byte_mask(uint32_t bits, uint32_t low) {
+  return hn::Set(Words(), (((1u << bits) - 1) << low) * 0x01010101u);
 }
 
 /// Where the codes of 32 elements are.
@@ -65,14 +71,16 @@ struct Units {
   const uint32_t *low, *high;  // of the first and the last plane
 };
 
+/// Codes of elements 4 kWord ... + 3.
 template <uint32_t kBits, uint32_t kWord>
 HWY_INLINE WordVector code_bytes(const Units& units) {
-  if constexpr (kBits == 3)
-    return hn::Or(plane_bytes<2, 0, kWord>(units.low), plane_bytes<1, 2, kWord>(units.high));
-  else if constexpr (kBits == 5 || kBits == 6)
-    return hn::Or(plane_bytes<4, 0, kWord>(units.low), plane_bytes<kBits - 4, 4, kWord>(units.high));
+  constexpr uint32_t kLow = kBits == 3 ? 2 : kBits == 5 || kBits == 6 ? 4 : kBits, kHigh = kBits - kLow;
+  const WordVector low = plane_word<kLow, 0, kWord>(units.low);
+  if constexpr (kHigh > 0)
+    return hn::OrAnd(hn::And(plane_word<kHigh, kLow, kWord>(units.high), byte_mask(kHigh, kLow)), low,
+                     byte_mask(kLow, 0));
   else
-    return plane_bytes<kBits, 0, kWord>(units.low);
+    return kBits == 8 ? low : hn::And(low, byte_mask(kLow, 0));
 }
 
 /// The levels of the codes where a table has them.
@@ -94,6 +102,9 @@ HWY_INLINE WordVector levels(WordVector codes, const uint8_t* table) {
 
 /// f16 in the low half of each word, whose upper half is 0.
 HWY_INLINE FloatVector from_half(WordVector bits) {
+#if HWY_TARGET == HWY_AVX3_DL
+  return FloatVector{_mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits.raw))};
+#else
   const Words d;
   const Floats f;
   const WordVector rest = hn::And(bits, hn::Set(d, 0x7fffu));
@@ -103,27 +114,31 @@ HWY_INLINE FloatVector from_half(WordVector bits) {
   const auto special = hn::Gt(hn::BitCast(Ints(), rest), hn::Set(Ints(), 0x7bff));
   const WordVector exponent = hn::IfThenElseZero(hn::RebindMask(d, special), hn::Set(d, 0x7f800000u));
   return hn::BitCast(f, hn::Or(hn::Or(hn::BitCast(d, finite), exponent), sign));
+#endif
 }
 
 HWY_INLINE FloatVector to_float(WordVector small) {
   return hn::ConvertTo(Floats(), hn::BitCast(Ints(), small));
 }
 
-/// Scales and minima of kSpan elements of 16 rows: [group][row]. A minimum includes the offset of the codes.
+/// Scales and minima of kSpan elements of 16 rows: [group][row].
 struct SpanScales {
   HWY_ALIGN float scale[16 * kPackedRows];
   HWY_ALIGN float min[16 * kPackedRows];
 
-  void put(int64_t group, int64_t row, FloatVector s, FloatVector m, float offset) {
+  void put(int64_t group, int64_t row, FloatVector s, FloatVector m) {
     const Floats d;
     hn::Store(s, d, scale + group * kPackedRows + row);
-    hn::Store(hn::NegMulAdd(hn::Set(d, offset), s, m), d, min + group * kPackedRows + row);
+    hn::Store(m, d, min + group * kPackedRows + row);
+  }
+  void put(int64_t group, int64_t row, FloatVector s) {
+    hn::Store(s, Floats(), scale + group * kPackedRows + row);
   }
 };
 
 /// `at`: the unit of the span's first scales, with `groups` groups in the span.
 template <Scales kScales>
-void load_scales(const uint32_t* at, int64_t groups, float offset, SpanScales& to) {
+void load_scales(const uint32_t* at, int64_t groups, SpanScales& to) {
   const Words d;
   const Floats f;
   const WordVector half_mask = hn::Set(d, 0xffffu);
@@ -135,18 +150,17 @@ void load_scales(const uint32_t* at, int64_t groups, float offset, SpanScales& t
         const WordVector bits = g % 2 == 0 ? hn::And(both, half_mask) : hn::ShiftRight<16>(both);
         const FloatVector scale =
             kScales == Scales::bfloat ? hn::BitCast(f, hn::ShiftLeft<16>(bits)) : from_half(bits);
-        to.put(g, row, scale, hn::Zero(f), offset);
+        to.put(g, row, scale);
       }
     } else if constexpr (kScales == Scales::halves) {
       for (int64_t g = 0; g < groups; ++g)
-        to.put(g, row, from_half(hn::And(word(g), half_mask)), from_half(hn::ShiftRight<16>(word(g))),
-               offset);
+        to.put(g, row, from_half(hn::And(word(g), half_mask)), from_half(hn::ShiftRight<16>(word(g))));
     } else if constexpr (kScales == Scales::bytes) {
       const FloatVector factor = hn::BitCast(f, word(0));
       for (int64_t g = 0; g < groups; ++g) {
         const IntVector up =
             hn::BitCast(Ints(), hn::ShiftLeftSame(word(1 + g / 4), static_cast<int>(24 - g % 4 * 8)));
-        to.put(g, row, hn::Mul(factor, hn::ConvertTo(f, hn::ShiftRight<24>(up))), hn::Zero(f), offset);
+        to.put(g, row, hn::Mul(factor, hn::ConvertTo(f, hn::ShiftRight<24>(up))));
       }
     } else {
       const FloatVector factor = from_half(hn::And(word(0), half_mask));
@@ -166,52 +180,73 @@ void load_scales(const uint32_t* at, int64_t groups, float offset, SpanScales& t
           scale = hn::And(both, nibble);
           min = hn::And(hn::ShiftRight<4>(both), nibble);
         }
-        to.put(g, row, hn::Mul(factor, to_float(scale)), hn::Mul(min_factor, to_float(min)), offset);
+        to.put(g, row, hn::Mul(factor, to_float(scale)), hn::Mul(min_factor, to_float(min)));
       }
     }
   }
 }
 
-void load_scales(Scales scales, const uint32_t* at, int64_t groups, float offset, SpanScales& to) {
+void load_scales(Scales scales, const uint32_t* at, int64_t groups, SpanScales& to) {
   switch (scales) {
     case Scales::half:
-      return load_scales<Scales::half>(at, groups, offset, to);
+      return load_scales<Scales::half>(at, groups, to);
     case Scales::bfloat:
-      return load_scales<Scales::bfloat>(at, groups, offset, to);
+      return load_scales<Scales::bfloat>(at, groups, to);
     case Scales::halves:
-      return load_scales<Scales::halves>(at, groups, offset, to);
+      return load_scales<Scales::halves>(at, groups, to);
     case Scales::sixes:
-      return load_scales<Scales::sixes>(at, groups, offset, to);
+      return load_scales<Scales::sixes>(at, groups, to);
     case Scales::nibbles:
-      return load_scales<Scales::nibbles>(at, groups, offset, to);
+      return load_scales<Scales::nibbles>(at, groups, to);
     case Scales::bytes:
-      return load_scales<Scales::bytes>(at, groups, offset, to);
+      return load_scales<Scales::bytes>(at, groups, to);
     case Scales::parts:
-      return load_scales<Scales::parts>(at, groups, offset, to);
+      return load_scales<Scales::parts>(at, groups, to);
   }
 }
 
-/// visit(block, units, scale, min) for each 32 elements of a group of rows, with the scales of the block's
-/// first group; those of a second one follow.
-template <typename Visit>
-HWY_INLINE void for_each_block(const QuantProduct& p, int64_t group, float offset, const Visit& visit) {
-  const quant::Packing& packing = p.packing;
-  const Scales scales = quant::coding(packing.type).scales;
-  const int64_t row = group * kPackedRows, groups = 32 / quant::group_elements(scales);  // of a block
-  SpanScales span;
-  for (int64_t first = 0; first < packing.k; first += kSpan) {
-    const int64_t blocks = std::min(kSpan, packing.k - first) / 32;
-    load_scales(scales, p.words + packing.at(packing.scales, row, first), blocks * groups, offset, span);
-    for (int64_t b = 0; b < blocks; ++b) {
-      const auto unit = [&](size_t plane) {
-        return p.words +
-               packing.at(packing.planes[std::min(plane, packing.planes.size() - 1)], row, first + 32 * b);
-      };
-      visit(first / 32 + b, Units{unit(0), unit(1)}, span.scale + b * groups * kPackedRows,
-            span.min + b * groups * kPackedRows);
+/// The blocks of a product's weights, which follow each other from group of rows to group of rows.
+class Blocks {
+ public:
+  Blocks(const QuantProduct& p, int64_t group)
+      : k_(p.packing.k), scales_(quant::coding(p.packing.type).scales) {
+    const auto section = [&](const quant::Section& of) {
+      return p.words + p.packing.at(of, group * kPackedRows, 0);
+    };
+    const quant::Section &low = p.packing.planes.front(), &high = p.packing.planes.back();
+    units_ = {section(low), section(high)};
+    low_step_ = low.words * kPackedRows;
+    high_step_ = high.words * kPackedRows;
+    scales_at_ = section(p.packing.scales);
+    scale_elements_ = p.packing.scales.elements;
+    scale_words_ = p.packing.scales.words;
+    scale_groups_ = 32 / quant::group_elements(scales_);
+  }
+
+  /// visit(block, units, scale, min) for each 32 elements of the next group of rows, with the scales of the
+  /// block's first group; those of a second one follow. Minima are undefined where the type has none.
+  template <typename Visit>
+  HWY_INLINE void next_rows(const Visit& visit) {
+    SpanScales span;
+    for (int64_t first = 0; first < k_; first += kSpan) {
+      const int64_t elements = std::min(kSpan, k_ - first), blocks = elements / 32;
+      load_scales(scales_, scales_at_, blocks * scale_groups_, span);
+      scales_at_ += (elements + scale_elements_ - 1) / scale_elements_ * scale_words_ * kPackedRows;
+      for (int64_t b = 0; b < blocks; ++b, units_.low += low_step_, units_.high += high_step_)
+        visit(first / 32 + b, units_, span.scale + b * scale_groups_ * kPackedRows,
+              span.min + b * scale_groups_ * kPackedRows);
     }
   }
-}
+
+ private:
+  int64_t k_;
+  Scales scales_;
+  Units units_;
+  int64_t low_step_, high_step_;  // words
+  const uint32_t* scales_at_;
+  int64_t scale_elements_, scale_words_;  // of a unit
+  int64_t scale_groups_;                  // of a block
+};
 
 void store(const QuantProduct& p, int64_t group, int64_t row, int64_t rows, const float* sums) {
   const int64_t n = p.packing.n, first = group * kPackedRows;
@@ -254,15 +289,14 @@ HWY_INLINE void multiply_panel(const float* panel, const float* x, int64_t x_str
   }
 }
 
-/// Levels of 4 elements of each row, times the scales of their group.
+/// Levels of 4 elements of each row, times the scale of their group, plus its minimum.
 template <uint32_t kBits, bool kTable, uint32_t kWord>
-HWY_INLINE void put_panel(const Units& units, const uint8_t* table, const float* scale, const float* min,
+HWY_INLINE void put_panel(const Units& units, const uint8_t* table, FloatVector s, FloatVector m,
                           int64_t lane, float* panel) {
   const Floats d;
   constexpr bool kSigned = kTable || kBits == 8;
   const Units here{units.low + lane, units.high + lane};
   const WordVector four = levels<kTable>(code_bytes<kBits, kWord>(here), table);
-  const FloatVector s = hn::Load(d, scale + lane), m = hn::Load(d, min + lane);
   const auto put = [&]<int kByte>() HWY_ATTR {
     IntVector level;
     if constexpr (kSigned)
@@ -278,32 +312,40 @@ HWY_INLINE void put_panel(const Units& units, const uint8_t* table, const float*
 }
 
 template <uint32_t kBits, bool kTable>
-void multiply_floats(const QuantProduct& p, int64_t group, int64_t row, int64_t rows) {
+void multiply_floats(const QuantProduct& p, int64_t begin, int64_t end, int64_t row, int64_t rows) {
+  const Floats d;
   const quant::Coding& coding = quant::coding(p.packing.type);
+  const bool minimum = quant::has_minimum(coding.scales);
+  const FloatVector offset = hn::Set(d, static_cast<float>(-coding.offset));
   const int64_t second =
       quant::group_elements(coding.scales) == 16 ? kPackedRows : 0;  // scales of elements 16...
   const Table table(coding);
   HWY_ALIGN float sums[kTaskRows * kPackedRows];
-  std::fill_n(sums, rows * kPackedRows, 0.0f);
   HWY_ALIGN float panel[32 * kPackedRows];
   const int64_t k = p.packing.k;
-  for_each_block(p, group, static_cast<float>(coding.offset),
-                 [&](int64_t block, const Units& units, const float* scale, const float* min) HWY_ATTR {
-                   for (int64_t lane = 0; lane < kPackedRows; lane += kLanes)
-                     [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
-                       (put_panel<kBits, kTable, kWord>(units, table.bytes, scale + (kWord < 4 ? 0 : second),
-                                                        min + (kWord < 4 ? 0 : second), lane, panel),
-                        ...);
-                     }(std::make_integer_sequence<uint32_t, 8>());
-                   const float* x = p.x + row * k + block * 32;
-                   int64_t i = 0;
-                   for (; i + 8 <= rows; i += 8)
-                     multiply_panel<8>(panel, x + i * k, k, sums + i * kPackedRows);
-                   if (rows - i >= 4) multiply_panel<4>(panel, x + i * k, k, sums + i * kPackedRows), i += 4;
-                   if (rows - i >= 2) multiply_panel<2>(panel, x + i * k, k, sums + i * kPackedRows), i += 2;
-                   if (rows - i >= 1) multiply_panel<1>(panel, x + i * k, k, sums + i * kPackedRows);
-                 });
-  store(p, group, row, rows, sums);
+  Blocks weights(p, begin);
+  for (int64_t group = begin; group < end; ++group) {
+    std::fill_n(sums, rows * kPackedRows, 0.0f);
+    weights.next_rows([&](int64_t block, const Units& units, const float* scale, const float* min) HWY_ATTR {
+      for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
+        FloatVector s[2], m[2];  // of the halves
+        for (int64_t h = 0; h < 2; ++h) {
+          s[h] = hn::Load(d, scale + h * second + lane);
+          m[h] = minimum ? hn::Load(d, min + h * second + lane) : hn::Mul(s[h], offset);
+        }
+        [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
+          (put_panel<kBits, kTable, kWord>(units, table.bytes, s[kWord / 4], m[kWord / 4], lane, panel), ...);
+        }(std::make_integer_sequence<uint32_t, 8>());
+      }
+      const float* x = p.x + row * k + block * 32;
+      int64_t i = 0;
+      for (; i + 8 <= rows; i += 8) multiply_panel<8>(panel, x + i * k, k, sums + i * kPackedRows);
+      if (rows - i >= 4) multiply_panel<4>(panel, x + i * k, k, sums + i * kPackedRows), i += 4;
+      if (rows - i >= 2) multiply_panel<2>(panel, x + i * k, k, sums + i * kPackedRows), i += 2;
+      if (rows - i >= 1) multiply_panel<1>(panel, x + i * k, k, sums + i * kPackedRows);
+    });
+    store(p, group, row, rows, sums);
+  }
 }
 
 // ---- activations of 8 bits
@@ -343,57 +385,94 @@ HWY_INLINE IntVector dot(IntVector sum, WordVector weights, const uint32_t* x) {
 #endif
 }
 
-/// Either the type has minima or its codes an offset, never both. Offsets are taken off in integers.
+/// 32 elements of as many rows of weights as a vector has lanes, ready for products with any number of x.
 template <uint32_t kBits, bool kTable, uint32_t kGroup, bool kMinimum>
-void multiply_bytes(const QuantProduct& p, int64_t group, int64_t row, int64_t rows) {
-  constexpr bool kSigned = kTable || kBits == 8;
+struct ByteBlock {
+  static constexpr bool kSigned = kTable || kBits == 8;
+
+  HWY_INLINE ByteBlock(const Units& units, const uint8_t* table, const float* scale, const float* min) {
+    [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
+      ((words[kWord] = levels<kTable>(code_bytes<kBits, kWord>(units), table)), ...);
+    }(std::make_integer_sequence<uint32_t, 8>());
+    const Floats d;
+    for (int g = 0; g < kGroups; ++g) {
+      scales[g] = hn::Load(d, scale + g * kPackedRows);
+      if constexpr (kMinimum) minima[g] = hn::Load(d, min + g * kPackedRows);
+    }
+  }
+
+  /// sum + the products with 32 elements. Either the type has minima or its codes an offset, never both;
+  /// offsets are taken off in integers.
+  HWY_INLINE FloatVector add_to(FloatVector sum, const uint32_t* x, const ByteFacts& facts,
+                                int offset) const {
+    const Floats d;
+    const FloatVector x_scale = hn::Set(d, facts.scale);
+    IntVector halves[2];
+    for (int h = 0; h < 2; ++h) {
+      halves[h] = kMinimum ? hn::Zero(Ints()) : hn::Set(Ints(), -offset * facts.sums[h]);
+      for (int j = 4 * h; j < 4 * h + 4; ++j) halves[h] = dot<kSigned>(halves[h], words[j], x + j);
+    }
+    if constexpr (kGroup == 16) {
+      sum = hn::MulAdd(hn::ConvertTo(d, halves[1]), hn::Mul(scales[1], x_scale), sum);
+      if constexpr (kMinimum) {
+        sum = hn::MulAdd(minima[0], hn::Set(d, facts.scaled_sums[0]), sum);
+        sum = hn::MulAdd(minima[1], hn::Set(d, facts.scaled_sums[1]), sum);
+      }
+    } else {
+      halves[0] = hn::Add(halves[0], halves[1]);
+      if constexpr (kMinimum)
+        sum = hn::MulAdd(minima[0], hn::Set(d, facts.scaled_sums[0] + facts.scaled_sums[1]), sum);
+    }
+    return hn::MulAdd(hn::ConvertTo(d, halves[0]), hn::Mul(scales[0], x_scale), sum);
+  }
+
+  static constexpr int kGroups = kGroup == 16 ? 2 : 1;
+  WordVector words[8];
+  FloatVector scales[kGroups], minima[kGroups];
+};
+
+template <uint32_t kBits, bool kTable, uint32_t kGroup, bool kMinimum>
+void multiply_bytes(const QuantProduct& p, int64_t begin, int64_t end, int64_t row, int64_t rows) {
+  using Block = ByteBlock<kBits, kTable, kGroup, kMinimum>;
   const Floats d;
-  const Ints i32;
   const quant::Coding& coding = quant::coding(p.packing.type);
   const Table table(coding);
-  HWY_ALIGN float sums[kTaskRows * kPackedRows];
-  std::fill_n(sums, rows * kPackedRows, 0.0f);
   const int64_t blocks = p.packing.k / 32, stride = blocks * kByteBlockWords;
-  const int offset = coding.offset + (kSigned ? kBias : 0);
-  for_each_block(
-      p, group, 0, [&](int64_t block, const Units& units, const float* scale, const float* min) HWY_ATTR {
-        for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
-          const Units here{units.low + lane, units.high + lane};
-          WordVector w[8];
-          [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
-            ((w[kWord] = levels<kTable>(code_bytes<kBits, kWord>(here), table.bytes)), ...);
-          }(std::make_integer_sequence<uint32_t, 8>());
-          const FloatVector s0 = hn::Load(d, scale + lane), m0 = hn::Load(d, min + lane);
-          const FloatVector s1 = kGroup == 16 ? hn::Load(d, scale + kPackedRows + lane) : s0;
-          const FloatVector m1 = kGroup == 16 ? hn::Load(d, min + kPackedRows + lane) : m0;
-          const uint32_t* x = p.bytes + row * stride + block * 8;
-          const uint32_t* facts_at = p.bytes + row * stride + blocks * 8 + block * 4;
-          for (int64_t i = 0; i < rows; ++i, x += stride, facts_at += stride) {
-            const auto& facts = *reinterpret_cast<const ByteFacts*>(facts_at);
-            const FloatVector x_scale = hn::Set(d, facts.scale);
-            float* to = sums + i * kPackedRows + lane;
-            FloatVector sum = hn::Load(d, to);
-            IntVector first =
-                hn::Set(i32, -offset * (kGroup == 16 ? facts.sums[0] : facts.sums[0] + facts.sums[1]));
-            for (int j = 0; j < 4; ++j) first = dot<kSigned>(first, w[j], x + j);
-            if constexpr (kGroup == 16) {
-              IntVector last = hn::Set(i32, -offset * facts.sums[1]);
-              for (int j = 4; j < 8; ++j) last = dot<kSigned>(last, w[j], x + j);
-              sum = hn::MulAdd(hn::ConvertTo(d, last), hn::Mul(s1, x_scale), sum);
-              if constexpr (kMinimum) {
-                sum = hn::MulAdd(m0, hn::Set(d, facts.scaled_sums[0]), sum);
-                sum = hn::MulAdd(m1, hn::Set(d, facts.scaled_sums[1]), sum);
-              }
-            } else {
-              for (int j = 4; j < 8; ++j) first = dot<kSigned>(first, w[j], x + j);
-              if constexpr (kMinimum)
-                sum = hn::MulAdd(m0, hn::Set(d, facts.scaled_sums[0] + facts.scaled_sums[1]), sum);
+  const uint32_t* bytes = p.bytes + row * stride;
+  const auto* facts = reinterpret_cast<const ByteFacts*>(bytes + blocks * 8);
+  const int offset = coding.offset + (Block::kSigned ? kBias : 0);
+  HWY_ALIGN float sums[kTaskRows * kPackedRows];
+  Blocks weights(p, begin);
+  for (int64_t group = begin; group < end; ++group) {
+    if (rows == 1) {  // the sums stay in registers
+      FloatVector sum[kPackedRows / kLanes];
+      for (FloatVector& part : sum) part = hn::Zero(d);
+      weights.next_rows(
+          [&](int64_t block, const Units& units, const float* scale, const float* min) HWY_ATTR {
+            for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
+              const Block w({units.low + lane, units.high + lane}, table.bytes, scale + lane, min + lane);
+              sum[lane / kLanes] = w.add_to(sum[lane / kLanes], bytes + block * 8, facts[block], offset);
             }
-            hn::Store(hn::MulAdd(hn::ConvertTo(d, first), hn::Mul(s0, x_scale), sum), d, to);
-          }
-        }
-      });
-  store(p, group, row, rows, sums);
+          });
+      for (int64_t lane = 0; lane < kPackedRows; lane += kLanes)
+        hn::Store(sum[lane / kLanes], d, sums + lane);
+    } else {
+      std::fill_n(sums, rows * kPackedRows, 0.0f);
+      weights.next_rows(
+          [&](int64_t block, const Units& units, const float* scale, const float* min) HWY_ATTR {
+            for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
+              const Block w({units.low + lane, units.high + lane}, table.bytes, scale + lane, min + lane);
+              for (int64_t i = 0; i < rows; ++i) {
+                const uint32_t* x = bytes + i * stride;
+                const auto& x_facts = reinterpret_cast<const ByteFacts*>(x + blocks * 8)[block];
+                float* to = sums + i * kPackedRows + lane;
+                hn::Store(w.add_to(hn::Load(d, to), x + block * 8, x_facts, offset), d, to);
+              }
+            }
+          });
+    }
+    store(p, group, row, rows, sums);
+  }
 }
 
 void quantize(const float* x, int64_t k, uint32_t* to) {
@@ -499,9 +578,11 @@ void multiply(ThreadPool& pool, const QuantProduct& p, QuantTarget::Task task) {
   const int64_t work = quant::kPackedRows * p.packing.k * std::min(p.m, kTaskRows);
   const auto grain = static_cast<size_t>(std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(work, 1)));
   pool.for_each(static_cast<size_t>(groups * pieces), grain, [&](size_t begin, size_t end) {
-    for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
-      const int64_t row = i / groups * kTaskRows;
-      task(p, i % groups, row, std::min(kTaskRows, p.m - row));
+    for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end);) {
+      const int64_t row = i / groups * kTaskRows, group = i % groups,
+                    count = std::min(groups - group, static_cast<int64_t>(end) - i);
+      task(p, group, group + count, row, std::min(kTaskRows, p.m - row));
+      i += count;
     }
   });
 }

@@ -30,8 +30,8 @@ struct QuantProduct {
 };
 
 struct QuantTarget {
-  /// Rows [16 group, 16 group + 16) of w times rows [row, row + rows) of x.
-  using Task = void (*)(const QuantProduct& product, int64_t group, int64_t row, int64_t rows);
+  /// Rows [16 begin, 16 end) of w times rows [row, row + rows) of x.
+  using Task = void (*)(const QuantProduct& product, int64_t begin, int64_t end, int64_t row, int64_t rows);
   Task (*floats)(const quant::Coding& coding);
   Task (*bytes)(const quant::Coding& coding);
   /// A row of x to codes and scales.
