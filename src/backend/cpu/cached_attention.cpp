@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "backend/attention.h"
@@ -27,6 +28,10 @@ struct Workspace {
 thread_local Workspace workspace;
 
 std::vector<int32_t> integers(const Tensor& x) {
+  if (x.dtype == DType::i32 && x.layout.strides[0] == 1) {
+    const int32_t* first = x.as<int32_t>() + x.layout.offset;
+    return {first, first + x.layout.shape[0]};
+  }
   std::vector<int64_t> wide(static_cast<size_t>(x.layout.shape[0]));
   load_run(x, x.layout.offset, x.layout.strides[0], std::ssize(wide), wide.data());
   return {wide.begin(), wide.end()};
@@ -51,6 +56,13 @@ class CacheRows {
 
   int64_t count() const { return x_.layout.shape[0]; }
   int64_t columns() const { return columns_; }
+
+  /// Rows from `row` on where they are, if they are floats side by side.
+  std::optional<Strip> in_place(int64_t row, int64_t head) const {
+    if (type_ || x_.layout.strides[1] != 1) return std::nullopt;
+    const int64_t at = x_.layout.offset + row * x_.layout.strides[0] + head * head_size_;
+    return Strip{x_.data + at * static_cast<int64_t>(size_of(x_.dtype)), x_.dtype, x_.layout.strides[0], 1};
+  }
 
   void load(int64_t row, int64_t head, float* to) const {
     const int64_t stride = x_.layout.strides[1],
@@ -155,6 +167,7 @@ class CachedAttention {
       const auto [lowest, highest] =
           std::minmax_element(positions_.begin() + begin, positions_.begin() + end);
       Block block{begin, end, (end - begin) * problem_.group(), {}};
+      block.keys.reserve(key_rows_.size());
       for (size_t k = 0; k < key_rows_.size(); ++k)
         if (key_sequences_[k] == sequence && (!problem_.causal || key_positions_[k] <= *highest) &&
             (problem_.window == 0 || *lowest - key_positions_[k] < problem_.window))
@@ -181,12 +194,15 @@ class CachedAttention {
     return out;
   }
 
-  /// (keys, columns) of a head.
+  /// (keys, columns) of a head: where they are, or copied when keys lie here and there.
   Strip load(Scratch& to, const CacheRows& from, std::span<const int32_t> keys, int64_t head) const {
+    const auto row = [&](int32_t key) { return key_rows_[static_cast<size_t>(key)]; };
+    const auto apart = [&](int32_t a, int32_t b) { return row(b) != row(a) + 1; };
+    if (std::ranges::adjacent_find(keys, apart) == keys.end())
+      if (const std::optional<Strip> strip = from.in_place(row(keys[0]), head)) return *strip;
     float* out = to.floats(std::ssize(keys) * from.columns());
     for (size_t i = 0; i < keys.size(); ++i)
-      from.load(key_rows_[static_cast<size_t>(keys[i])], head,
-                out + static_cast<int64_t>(i) * from.columns());
+      from.load(row(keys[i]), head, out + static_cast<int64_t>(i) * from.columns());
     return {reinterpret_cast<const std::byte*>(out), DType::f32, from.columns(), 1};
   }
 

@@ -10,7 +10,8 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kTile = 512;  // elements; a register is mostly 2 KiB, a chain of a few fits in L1
+constexpr int64_t kTile = 512;     // elements; a register is mostly 2 KiB, a chain of a few fits in L1
+constexpr int64_t kShortRow = 64;  // elements up to which several rows share a tile
 
 }  // namespace
 
@@ -25,6 +26,7 @@ Elementwise::Elementwise(const ElementwiseProgram& program, std::span<const Tens
     flat_strides_.push_back(is_scalar(t) ? 0 : 1);
   }
   row_ = flat_ ? element_count(shape_) : shape_.back();
+  if (!flat_ && row_ <= kShortRow && shape_.size() > 1) rows_ = shape_[shape_.size() - 2];
 }
 
 Machine Elementwise::machine() const {
@@ -33,23 +35,26 @@ Machine Elementwise::machine() const {
 
 void Elementwise::run(Machine& machine, int64_t begin, int64_t end) const {
   for (int64_t at = begin; at < end;) {
-    const int64_t column = at % row_, n = std::min({end - at, kTile, row_ - column});
+    const int64_t column = at % row_, row = at / row_;
+    int64_t n = std::min({end - at, kTile, row_ - column}), rows = 1;
+    if (rows_ > 1 && column == 0 && n == row_)
+      rows = std::min({(end - at) / row_, kTile / row_, rows_ - row % rows_});
     for (size_t k = 0; k < inputs_.size(); ++k) {
       const Layout& l = inputs_[k].layout;
-      int64_t offset = l.offset, stride = flat_strides_[k];
       if (flat_) {
-        offset += at * stride;
-      } else {
-        stride = l.strides.back();
-        offset += column * stride;
-        int64_t rest = at / row_;
-        for (size_t d = shape_.size() - 1; d-- > 0; rest /= shape_[d])
-          offset += rest % shape_[d] * l.strides[d];
+        machine.load(k, inputs_[k], l.offset + at * flat_strides_[k], flat_strides_[k], n);
+        continue;
       }
-      machine.load(k, inputs_[k], offset, stride, n);
+      int64_t offset = l.offset + column * l.strides.back(), rest = row;
+      for (size_t d = shape_.size() - 1; d-- > 0; rest /= shape_[d])
+        offset += rest % shape_[d] * l.strides[d];
+      if (rows > 1)
+        machine.load_rows(k, inputs_[k], offset, l.strides[shape_.size() - 2], rows, l.strides.back(), n);
+      else
+        machine.load(k, inputs_[k], offset, l.strides.back(), n);
     }
-    machine.run(at, n);
-    at += n;
+    machine.run(at, rows * n);
+    at += rows * n;
   }
   hwy::FlushStream();
 }

@@ -25,6 +25,7 @@ class Elementwise {
   bool flat_ = true;                   // every input runs through the whole array in one go
   std::vector<int64_t> flat_strides_;  // 1, or 0 for a scalar
   int64_t row_ = 1;                    // elements that lie in one run
+  int64_t rows_ = 1;                   // short runs that lie evenly spaced
 };
 
 void run_elementwise(ThreadPool& pool, const ElementwiseProgram& program, std::span<const Tensor> inputs,

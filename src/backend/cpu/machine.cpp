@@ -18,40 +18,57 @@ namespace {
 // ---- Between memory and registers.
 // -----------------------------------------------------------------------------
 
-/// Reads n elements, `stride` apart, into a register of the dtype's lane.
+/// Where the elements of a register are: rows of n, of which each may lie anywhere.
+struct Places {
+  int64_t first, stride, n;
+  int64_t row_stride = 0, rows = 1;
+};
+
+/// Reads elements into a register of the dtype's lane.
 template <typename From, typename To, typename Convert>
-void load_as(const std::byte* data, int64_t at, int64_t stride, int64_t n, void* reg, Convert convert) {
-  const auto* from = reinterpret_cast<const From*>(data) + at;
+void load_as(const std::byte* data, const Places& places, void* reg, Convert convert) {
+  const auto* from = reinterpret_cast<const From*>(data) + places.first;
   auto* to = static_cast<To*>(reg);
-  if (stride == 1)
-    for (int64_t i = 0; i < n; ++i) to[i] = convert(from[i]);
-  else
-    for (int64_t i = 0; i < n; ++i) to[i] = convert(from[i * stride]);
+  const int64_t n = places.n, stride = places.stride;
+  if (n == 2) {  // neighbours that change places: as one loop
+    for (int64_t row = 0; row < places.rows; ++row) {
+      to[2 * row] = convert(from[row * places.row_stride]);
+      to[2 * row + 1] = convert(from[row * places.row_stride + stride]);
+    }
+    return;
+  }
+  for (int64_t row = 0; row < places.rows; ++row, from += places.row_stride, to += n) {
+    if (stride == 1)
+      for (int64_t i = 0; i < n; ++i) to[i] = convert(from[i]);
+    else
+      for (int64_t i = 0; i < n; ++i) to[i] = convert(from[i * stride]);
+  }
 }
 
-void load(DType dtype, const std::byte* data, int64_t at, int64_t stride, int64_t n, void* reg) {
+void load(DType dtype, const std::byte* data, const Places& places, void* reg) {
   const auto same = [](auto x) { return x; };
   switch (dtype) {
     case DType::f32:
-      return load_as<float, float>(data, at, stride, n, reg, same);
+      return load_as<float, float>(data, places, reg, same);
     case DType::f16:
-      if (stride == 1)
-        return halves_to_floats(reinterpret_cast<const uint16_t*>(data) + at, static_cast<float*>(reg), n);
-      return load_as<uint16_t, float>(data, at, stride, n, reg, half_to_float);
+      if (places.stride == 1 && places.rows == 1)
+        return halves_to_floats(reinterpret_cast<const uint16_t*>(data) + places.first,
+                                static_cast<float*>(reg), places.n);
+      return load_as<uint16_t, float>(data, places, reg, half_to_float);
     case DType::bf16:
-      return load_as<uint16_t, float>(data, at, stride, n, reg, bfloat_to_float);
+      return load_as<uint16_t, float>(data, places, reg, bfloat_to_float);
     case DType::i32:
-      return load_as<int32_t, int32_t>(data, at, stride, n, reg, same);
+      return load_as<int32_t, int32_t>(data, places, reg, same);
     case DType::u32:
-      return load_as<uint32_t, uint32_t>(data, at, stride, n, reg, same);
+      return load_as<uint32_t, uint32_t>(data, places, reg, same);
     case DType::i64:
-      return load_as<int64_t, int64_t>(data, at, stride, n, reg, same);
+      return load_as<int64_t, int64_t>(data, places, reg, same);
     case DType::u8:
-      return load_as<uint8_t, uint32_t>(data, at, stride, n, reg, same);
+      return load_as<uint8_t, uint32_t>(data, places, reg, same);
     case DType::i8:
-      return load_as<int8_t, int32_t>(data, at, stride, n, reg, same);
+      return load_as<int8_t, int32_t>(data, places, reg, same);
     case DType::boolean:
-      return load_as<uint8_t, int32_t>(data, at, stride, n, reg, [](uint8_t x) { return x != 0; });
+      return load_as<uint8_t, int32_t>(data, places, reg, [](uint8_t x) { return x != 0; });
   }
 }
 
@@ -238,12 +255,20 @@ void Machine::load(size_t reg, const Tensor& from, int64_t offset, int64_t strid
     load_part(reg, from, offset, stride, 0, n);
 }
 
+void Machine::load_rows(size_t reg, const Tensor& from, int64_t offset, int64_t row_stride, int64_t rows,
+                        int64_t stride, int64_t n) {
+  if (row_stride == stride * n) return load(reg, from, offset, stride, rows * n);
+  registers_[reg] = own(reg);
+  wide<cpu::load>(from.dtype, static_cast<const std::byte*>(from.data),
+                  Places{offset, stride, n, row_stride, rows}, own(reg));
+}
+
 void Machine::load_part(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t at,
                         int64_t n) {
   const size_t bytes = from.dtype == DType::i64 ? 8 : 4;
   registers_[reg] = own(reg);
   void* to = static_cast<std::byte*>(own(reg)) + static_cast<size_t>(at) * bytes;
-  wide<cpu::load>(from.dtype, static_cast<const std::byte*>(from.data), offset, stride, n, to);
+  wide<cpu::load>(from.dtype, static_cast<const std::byte*>(from.data), Places{offset, stride, n}, to);
 }
 
 void Machine::run(int64_t at, int64_t n) {

@@ -18,6 +18,9 @@ class Machine {
 
   /// n elements that lie `stride` apart go into a register.
   void load(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t n);
+  /// `rows` times n elements; the rows lie `row_stride` apart.
+  void load_rows(size_t reg, const Tensor& from, int64_t offset, int64_t row_stride, int64_t rows,
+                 int64_t stride, int64_t n);
   /// The same for a part of a register, from element `at` on.
   void load_part(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t at, int64_t n);
 
