@@ -1,7 +1,7 @@
 // Language models on the CPU beside llama.cpp: the same file, the same number of threads, in the same run.
 // The two take turns and the best of the rounds counts: other work on the machine slows both alike.
 //
-//   bench-llama_cpp [MODEL or SHAPE:TYPE]...
+//   bench-llama-cpp [MODEL or SHAPE:TYPE]...
 #include <dlfcn.h>
 #include <fmt/format.h>
 

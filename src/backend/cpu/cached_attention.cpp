@@ -124,7 +124,9 @@ class CachedAttention {
 
     const int64_t work = all[0].rows * std::min(kKeyBlock, std::ssize(key_rows_)) *
                          (problem_.dim + problem_.value_dim);  // of a piece, at least
-    pool.for_each(pieces.size(), static_cast<size_t>(ceil_div(kParallelWork / 8, std::max<int64_t>(work, 1))),
+    // A new token of 128 keys takes some 10 us, which is worth sharing.
+    pool.for_each(pieces.size(),
+                  static_cast<size_t>(ceil_div(kParallelWork / 32, std::max<int64_t>(work, 1))),
                   [&](size_t begin, size_t end) {
                     for (const Piece& piece : std::span(pieces).subspan(begin, end - begin)) {
                       add_up(piece, sums_of(piece), weights_of(piece));
