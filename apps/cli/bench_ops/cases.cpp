@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "ops/shorthand.h"
 #include "weft/grad.h"
 
@@ -164,6 +166,43 @@ Case attention(DType dtype, const Shape& q, int64_t keys) {
           .flops = 4.0 * product(q) * static_cast<double>(keys)};
 }
 
+/// One new token over `keys` keys of a cache, layer after layer: each has a cache of its own, as in a model,
+/// and its queries are what the one before it gave.
+Case attention_decode(int64_t heads, int64_t key_heads, int64_t dim, int64_t keys, int64_t layers) {
+  const Shape cache = {keys, key_heads * dim};
+  Case c{.name = named("attention decode", DType::f16, {heads, key_heads, dim},
+                       fmt::format("{} keys {} layers", keys, layers)),
+         .inputs = {{{1, heads, dim}},
+                    {{keys}, DType::i32, keys},
+                    {{keys}, DType::i32, 1},
+                    {{1}, DType::i32, 1}},
+         .compute = [layers](const std::vector<Array>& in) -> std::vector<Array> {
+           const Attrs attrs = {{"scale", 0.125}, {"causal", false}};
+           Array x = in[0];
+           for (size_t i = 4; i < 4 + 2 * static_cast<size_t>(layers); i += 2)
+             x = reshape(
+                 call("cached_attention", {x, in[i], in[i + 1], in[1], in[2], in[2], in[3], in[3]}, attrs),
+                 in[0].shape());
+           return {x};
+         },
+         .bytes = 2.0 * static_cast<double>(layers) * product(cache) * sizeof(uint16_t)};
+  c.inputs.insert(c.inputs.end(), 2 * static_cast<size_t>(layers), {cache, DType::f16});
+  return c;
+}
+
+void add_attention(std::vector<Case>& out, bool large) {
+  const int64_t heads = large ? 32 : 8, length = large ? 2048 : 512;
+  for (DType dtype : {DType::f32, DType::f16}) {
+    out.push_back(attention(dtype, {1, heads, length, 64}, length));
+    out.push_back(attention(dtype, {1, heads, 1, 64}, 4 * length));  // decoding
+  }
+  for (int64_t keys : {512, 4096, 32'768}) {
+    const int64_t layers = large ? std::min<int64_t>(65'536 / keys, 16) : 2;
+    out.push_back(attention_decode(32, 8, 128, keys, layers));  // of Llama-8B
+    out.push_back(attention_decode(9, 3, 64, keys, layers));    // of SmolLM2-135M
+  }
+}
+
 }  // namespace
 
 std::vector<Case> cases(bool large) {
@@ -176,11 +215,7 @@ std::vector<Case> cases(bool large) {
   add_indexing(out, large ? 65'536 : 8192);
   add_matmuls(out, large);
   add_convolutions(out, large ? 32 : 4);
-  const int64_t heads = large ? 32 : 8, length = large ? 2048 : 512;
-  for (DType dtype : {DType::f32, DType::f16}) {
-    out.push_back(attention(dtype, {1, heads, length, 64}, length));
-    out.push_back(attention(dtype, {1, heads, 1, 64}, 4 * length));  // decoding
-  }
+  add_attention(out, large);
   return out;
 }
 
