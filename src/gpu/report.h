@@ -38,6 +38,9 @@ struct Features {
   bool pack_f16 = false;    ///< pack2x16float rounds to nearest even: to subnormals and to infinity, too
   bool immediates = false;
   bool timestamps = false;
+  /// The last workgroup to add to a counter sees what the others exchanged into memory before they added:
+  /// WGSL orders nothing between workgroups, but GPUs do.
+  bool last_workgroup = false;
   uint32_t subgroup_min = 0, subgroup_max = 0;
   std::vector<MatrixConfig> matrices;  ///< empty = no subgroup matrices
   uint32_t matrix_feature = 0;         ///< this library's number for the subgroup matrix feature

@@ -77,6 +77,37 @@ constexpr std::string_view kPack = R"(
 }
 )";
 
+// Of 32 workgroups that share a counter, the last to arrive compares what all of them left in memory with
+// what they should have. What an exchange returns decides what is added to the counter, so it is over before
+// that.
+constexpr std::string_view kLastWorkgroup = R"(
+@group(0) @binding(0) var<storage, read_write> out: array<atomic<u32>>;
+@group(0) @binding(1) var<storage, read_write> parts: array<atomic<u32>>;
+@group(0) @binding(2) var<storage, read_write> arrived: array<atomic<u32>>;
+struct Params { round: u32, zero: u32, }
+var<workgroup> odd: u32;
+var<workgroup> is_last: u32;
+fn part(group: u32, i: u32) -> u32 { return (params.round * 1664525u + group * 64u + i) * 2654435761u; }
+@compute @workgroup_size(64)
+fn main(@builtin(local_invocation_index) i: u32, @builtin(workgroup_id) id: vec3<u32>) {
+  if (i == 0u) { odd = 0u; }
+  workgroupBarrier();
+  if ((atomicExchange(&parts[id.x * 64u + i], part(id.x, i)) & params.zero) != 0u) { odd = 1u; }
+  workgroupBarrier();
+  if (i == 0u) {
+    let before = atomicAdd(&arrived[id.x / 32u], 1u + odd);
+    is_last = select(0u, 1u, before == 31u);
+    if (before == 31u) { atomicStore(&arrived[id.x / 32u], 0u); }
+  }
+  if (workgroupUniformLoad(&is_last) == 0u) { return; }
+  var right = 1u;
+  for (var group = id.x / 32u * 32u; group < id.x / 32u * 32u + 32u; group++) {
+    if (atomicLoad(&parts[group * 64u + i]) != part(group, i)) { right = 0u; }
+  }
+  atomicAdd(&out[i], right);
+}
+)";
+
 // One subgroup multiplies two matrices of ones: every element of the product is K. Words, whatever the type.
 constexpr std::string_view kMatrix = R"(
 @group(0) @binding(0) var<storage, read_write> out: array<u32>;
@@ -216,6 +247,26 @@ bool timestamps_work(Device& device) {
          });
 }
 
+bool last_workgroup_works(Device& device) {
+  constexpr uint32_t kCounters = 16, kGroups = 32 * kCounters, kRounds = 32;
+  struct Params {
+    uint32_t round = 0, zero = 0;
+  };
+  const Kernel kernel = device.kernel({.name = "feature test", .wgsl = kLastWorkgroup});
+  // The device is new, and so is its memory: all of it is 0.
+  const Buffer out = device.alloc(sizeof(Words), "feature test"),
+               parts = device.alloc(kGroups * sizeof(Words), "feature test"),
+               arrived = device.alloc(kCounters * sizeof(uint32_t), "feature test");
+  Recorder recorder(device, "feature test");
+  for (uint32_t round = 1; round <= kRounds; ++round)
+    recorder.dispatch(kernel, {out, parts, arrived}, {kGroups}, Params{.round = round});
+  Readback readback = recorder.read(out, 0, sizeof(Words));
+  recorder.submit();
+  Words words;
+  std::memcpy(words.data(), readback.wait().data(), sizeof words);
+  return std::ranges::all_of(words, [](uint32_t right) { return right == kCounters * kRounds; });
+}
+
 struct ScalarType {
   std::string_view name;
   uint32_t per_word;  // elements of 32 bits
@@ -321,6 +372,7 @@ Features prove_features(const Adapter& adapter) {
   proven.dot4 = proves(adapter, {.dot4 = true}, "dot4I8Packed", dot4_works);
   proven.unpack_f16 = proves(adapter, {}, "exact unpack2x16float", unpack_works);
   proven.pack_f16 = proves(adapter, {}, "exact pack2x16float", pack_works);
+  proven.last_workgroup = proves(adapter, {}, "order of a last workgroup", last_workgroup_works);
   if (adapter.claims(api.feature_timestamps()))
     proven.timestamps = proves(adapter, {.timestamps = true}, "timestamps", timestamps_work);
   if (adapter.claims(api.feature_subgroups())) {
@@ -364,6 +416,7 @@ Features enabled_features(const Features& proven) {
     if (name == "subgroups") features.subgroups = false;
     if (name == "timestamps") features.timestamps = false;
     if (name == "immediates") features.immediates = false;
+    if (name == "last_workgroup") features.last_workgroup = false;
     if (name == "subgroup_matrix" || name == "subgroups") features.matrices.clear();
   }
   if (!features.f16)

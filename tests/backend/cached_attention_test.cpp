@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "array/host_tensor.h"
@@ -39,6 +40,14 @@ std::vector<Problem> small_problems() {
       {2, 1, 576, 512, {{40, 20}}},
       {4, 2, 64, 32, {{40, 20}}, {}, "q8_0"},
       {4, 2, 32, 64, {{400, 1}, {3, 2}}, {}, "q4_0"},
+      {8, 1, 128, 128, {{700, 1}}, {{"window", 100}}, "f16"},
+      {8, 2, 96, 96, {{130, 1}, {40, 2}}, {{"softcap", 2.0}}, "f32", true, true},
+      {4, 4, 192, 128, {{260, 1}}, {}, "f16"},
+      {10, 2, 80, 80, {{500, 1}, {0, 1}}, {}, "f16", false, true},
+      {12, 1, 64, 64, {{90, 1}, {1, 1}}, window, "f16", true},  // more heads than a workgroup takes
+      {3, 1, 40, 24, {{50, 1}}},
+      {2, 2, 20, 12, {{80, 1}}, {}, "f16", true, true},  // no whole loads
+      {8, 8, 16, 16, {{2500, 64}}, {}, "f16"},           // more keys than a workgroup looks at in one go
   };
 }
 
@@ -131,9 +140,14 @@ void check_close(const Array& got, const Array& want) {
   CHECK(wrong == 0);
 }
 
-void check_on(const test::TestGpu& gpu, const std::vector<size_t>& which) {
-  const Device device(std::make_shared<WebgpuBackend>(gpu.open()));
+/// All of a GPU, less some of its features.
+void check_on(const test::TestGpu& gpu, const std::vector<size_t>& which, const std::string& without = "") {
+  gpu::Features features = gpu.features;
+  if (without.find("subgroups") != without.npos) features.subgroups = false;
+  if (without.find("last_workgroup") != without.npos) features.last_workgroup = false;
+  const Device device(std::make_shared<WebgpuBackend>(gpu::Device::create(gpu.adapter, features, {})));
   const std::vector<Problem> problems = small_problems();
+  CAPTURE(without);
   for (size_t i : which) {
     CAPTURE(i);
     check_close(Run(problems[i], device).by_kernel(), Run(problems[i], Device()).composed());
@@ -187,14 +201,31 @@ TEST_SUITE("base: cached attention") {
 TEST_SUITE("gpu cached attention") {
   TEST_CASE("splits and tiles, sinks and slopes, wide heads, blocks") {
     test::on_every_gpu([&](const test::TestGpu& gpu) {
-      if (gpu.library.name == "Dawn 2026") check_on(gpu, {3, 8, 12});
-      if (gpu.library.name == "wgpu-native 29") check_on(gpu, {5, 6, 10});
+      if (gpu.library.name == "Dawn 2026") check_on(gpu, {3, 8, 12, 19});
+      if (gpu.library.name == "wgpu-native 29") check_on(gpu, {1, 10});
+    });
+  }
+
+  TEST_CASE("few tokens: in one dispatch or two, with and without subgroups") {
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      if (gpu.library.name == "Dawn 2026") {
+        check_on(gpu, {14, 20});
+        check_on(gpu, {18}, "subgroups");
+      }
+      if (gpu.library.name == "wgpu-native 29") {
+        check_on(gpu, {17}, "last_workgroup");
+        check_on(gpu, {2}, "last_workgroup,subgroups");
+      }
     });
   }
 
   TEST_CASE("every problem on every GPU" * doctest::skip()) {
-    test::on_every_gpu(
-        [&](const test::TestGpu& gpu) { check_on(gpu, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}); });
+    std::vector<size_t> all(small_problems().size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      for (const char* without : {"", "subgroups", "last_workgroup", "last_workgroup,subgroups"})
+        check_on(gpu, all, without);
+    });
   }
 
   TEST_CASE("blocks are those that the CPU makes") {

@@ -175,6 +175,7 @@ TEST_SUITE("gpu faults") {
                       .dot4 = true,
                       .immediates = true,
                       .timestamps = true,
+                      .last_workgroup = true,
                       .matrices = {{"f16", "f32", 16, 16, 16}, {"i8", "i32", 16, 16, 32}}};
     setenv("WEFT_GPU_DISABLE", "f16", 1);
     CHECK_FALSE(gpu::enabled_features(all).f16);
@@ -184,9 +185,10 @@ TEST_SUITE("gpu faults") {
     CHECK_FALSE(gpu::enabled_features(all).timestamps);
     CHECK(gpu::enabled_features(all).matrices.empty());
     CHECK(gpu::enabled_features(all).f16);
-    setenv("WEFT_GPU_DISABLE", "subgroup_matrix,immediates", 1);
+    setenv("WEFT_GPU_DISABLE", "subgroup_matrix,immediates,last_workgroup", 1);
     CHECK(gpu::enabled_features(all).matrices.empty());
     CHECK_FALSE(gpu::enabled_features(all).immediates);
+    CHECK_FALSE(gpu::enabled_features(all).last_workgroup);
     unsetenv("WEFT_GPU_DISABLE");
     CHECK(gpu::enabled_features(all).matrices.size() == 2);
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ops/shorthand.h"
+#include "weft/compile.h"
 #include "weft/grad.h"
 
 namespace weft::bench_ops {
@@ -176,7 +177,7 @@ Case attention_decode(int64_t heads, int64_t key_heads, int64_t dim, int64_t key
                     {{keys}, DType::i32, keys},
                     {{keys}, DType::i32, 1},
                     {{1}, DType::i32, 1}},
-         .compute = [layers](const std::vector<Array>& in) -> std::vector<Array> {
+         .compute = compile([layers](const std::vector<Array>& in) -> std::vector<Array> {
            const Attrs attrs = {{"scale", 0.125}, {"causal", false}};
            Array x = in[0];
            for (size_t i = 4; i < 4 + 2 * static_cast<size_t>(layers); i += 2)
@@ -184,7 +185,7 @@ Case attention_decode(int64_t heads, int64_t key_heads, int64_t dim, int64_t key
                  call("cached_attention", {x, in[i], in[i + 1], in[1], in[2], in[2], in[3], in[3]}, attrs),
                  in[0].shape());
            return {x};
-         },
+         }),
          .bytes = 2.0 * static_cast<double>(layers) * product(cache) * sizeof(uint16_t)};
   c.inputs.insert(c.inputs.end(), 2 * static_cast<size_t>(layers), {cache, DType::f16});
   return c;

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "backend/webgpu/builder.h"
+#include "backend/webgpu/cached_decode.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
@@ -473,8 +474,7 @@ Operand cache_mask(Context& context, const CachedProblem& p, const std::vector<O
   if (slopes.storage)
     bias = fmt::format(
         "-f32(distance) * {}",
-        builder.load(contiguous(context, slopes),
-                     fmt::format("(i / ({} * {}))", builder.number(keys), builder.number(p.tokens))));
+        builder.load(slopes, fmt::format("(i / ({} * {}))", builder.number(keys), builder.number(p.tokens))));
   builder.code += fmt::format("  return Result({});\n}}\n",
                               encode(DType::f32, fmt::format("select(-weft_inf(), {}, seen)", bias)));
   builder.map(context, std::span(&mask, 1));
@@ -512,7 +512,10 @@ void attention(Context& context, const Step& step) {
 
 /// The inputs of cached_attention as those of attention: rows of the cache where they are, and a mask.
 void cached_attention(Context& context, const Step& step) {
-  const auto optional = [&](size_t i) { return i < step.inputs.size() ? step.inputs[i] : Operand{}; };
+  const auto optional = [&](size_t i) {
+    const bool given = i < step.inputs.size() && step.inputs[i].storage;
+    return given ? contiguous(context, step.inputs[i]) : Operand{};
+  };
   const Operand &q = step.inputs[0], &out = step.outputs[0], sinks = optional(8), slopes = optional(9);
   const CachedProblem p(q.layout.shape, step.inputs[1].layout.shape, step.inputs[2].layout.shape,
                         *step.attrs);
@@ -521,20 +524,27 @@ void cached_attention(Context& context, const Step& step) {
          p.value_dim, kMostColumns);
   std::vector<Operand> ints;  // rows, positions and sequences of keys; positions and sequences
   for (size_t i = 3; i < 8; ++i) ints.push_back(contiguous(context, step.inputs[i]));
+  const Operand* places = p.type ? nullptr : &ints[0];
+  const auto floats_of = [&](const Operand& cache) {
+    return p.type ? unpacked_rows(context, cache, ints[0], *p.type) : cache;
+  };
+  const Operand cached_keys = floats_of(step.inputs[1]), cached_values = floats_of(step.inputs[2]);
+  if (decode_cached(context, {p, q, cached_keys, cached_values, places, ints[1], ints[2], ints[3], ints[4],
+                              sinks, slopes, out}))
+    return;
+
   const int64_t keys = element_count(ints[0].layout.shape);
-  const auto cached = [&](const Operand& cache, int64_t dim) {
-    const Operand from = p.type ? unpacked_rows(context, cache, ints[0], *p.type) : cache;
+  const auto heads_of = [&](const Operand& from, int64_t dim) {
     const std::vector<int64_t>& strides = from.layout.strides;
     return Operand{
         from.storage, from.dtype,
         Layout{{p.key_heads, keys, dim}, {dim * strides[1], strides[0], strides[1]}, from.layout.offset}};
   };
   const Operand queries{q.storage, q.dtype, q.layout.permuted({1, 0, 2})},
-      k = cached(step.inputs[1], p.dim), v = cached(step.inputs[2], p.value_dim),
+      k = heads_of(cached_keys, p.dim), v = heads_of(cached_values, p.value_dim),
       mask = cache_mask(context, p, ints, slopes), lse = floats(context, {p.tokens * p.heads});
   Attrs attrs{{"scale", double{p.scale}}, {"causal", false}};  // the mask says it
   if (p.softcap > 0) attrs.set("softcap", double{p.softcap});
-  const Operand* places = p.type ? nullptr : &ints[0];
   const Arrays arrays{.problem{queries.layout, k.layout, v.layout, attrs},
                       .sources = {{"QUERY", "q", queries, true},
                                   {"KEY", "k", k, false, places},
@@ -545,7 +555,7 @@ void cached_attention(Context& context, const Step& step) {
   const bool few =
       arrays.problem.rows() <= kFewRows || std::max(p.dim, p.value_dim) > AttentionProblem::kMaxDim;
   (few ? by_splits : by_tiles)(context, arrays, sums, lse);
-  if (sinks.storage) add_sinks(context, p, sums, lse, contiguous(context, sinks), out);
+  if (sinks.storage) add_sinks(context, p, sums, lse, sinks, out);
 }
 
 void attention_backward(Context& context, const Step& step) {

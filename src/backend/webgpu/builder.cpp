@@ -74,6 +74,12 @@ std::string numbers_from_buffer(const std::string& text) {
   return result + text.substr(done);
 }
 
+/// Of a binding: words, vectors of them, or atomic ones (0).
+std::string element_type(int width) {
+  if (width == 0) return "atomic<u32>";
+  return width == 1 ? "u32" : fmt::format("vec{}<u32>", width);
+}
+
 }  // namespace
 
 const gpu::Buffer& buffer_of(const Operand& operand) {
@@ -216,6 +222,10 @@ std::string Builder::write(const gpu::Binding& part, int width) {
   return name;
 }
 
+std::string Builder::share(const gpu::Binding& part) {
+  return write(part, 0);
+}
+
 std::string Builder::bits(const Operand& operand, std::string_view at) {
   if (operand.tile >= 0) return fmt::format("tile{0}[in_tile{0}({1})]", operand.tile, at);
   const std::string buffer = read(buffer_of(operand));
@@ -343,7 +353,7 @@ void Builder::dispatch(Context& context, int64_t groups) {
     head += fmt::format("@group(0) @binding({}) var<storage, {}> {}: array<{}>;\n", i,
                         writes_[i] ? "read_write" : "read",
                         numbers.table && i + 1 == bindings_.size() ? "numbers" : fmt::format("b{}", i),
-                        widths_[i] == 1 ? "u32" : fmt::format("vec{}<u32>", widths_[i]));
+                        element_type(widths_[i]));
   if (!numbers.table) {
     head += "struct Params {\n";
     for (size_t i = 0; i < numbers_.size(); ++i) head += fmt::format("  p{}: u32,\n", i);

@@ -1,0 +1,272 @@
+// Attention of few tokens over a cache: the text around cached_decode.wgsl and cached_combine.wgsl.
+#include "backend/webgpu/cached_decode.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/webgpu/webgpu_backend.h"
+
+namespace weft::embedded {
+std::string_view webgpu_kernels(std::string_view file);
+}
+
+namespace weft::webgpu {
+namespace {
+
+constexpr int64_t kMostTokens = 64;
+constexpr int64_t kMostColumns = 512;  // of a value
+constexpr int64_t kMostSplits = 64;
+constexpr int64_t kSpan = 1024;  // keys whose rows a workgroup holds
+constexpr int64_t kBatch = 8;    // splits whose sums are loaded before the first is used
+// More splits keep more of a GPU busy, and cost the last workgroup 0.35 us each. 32 heads of 128 columns over
+// 4096 keys on an H200: 17.7, 23.4 and 34.7 us with 16, 32 and 64 splits of 8 key heads.
+constexpr int64_t kGroups = 128;
+// More invocations hide more of the memory's latency, where there are enough keys for all: 64 us instead of
+// 81 for 32,768 keys there, but 12.3 instead of 10.3 for 512.
+constexpr int64_t kThreads = 256, kManyThreads = 512, kManyKeys = 8192;
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+int64_t bit_ceil(int64_t x) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(x)));
+}
+
+/// How a workgroup shares out its work; see cached_decode.wgsl.
+struct Sharing {
+  bool shuffles;
+  int64_t threads;
+  int64_t heads, blocks;  // query heads of a workgroup, and how many such blocks share a key head
+  int64_t team, loads, keys, value_team, value_keys;
+  int64_t lanes, at_once = 2;
+  int64_t splits, split_keys;
+
+  Sharing(const Context& context, const CachedProblem& p, int64_t key_count) {
+    const gpu::Features& features = context.device.features();
+    const bool many = key_count >= kManyKeys && context.device.limits().max_workgroup_threads >= kManyThreads;
+    threads = many ? kManyThreads : kThreads;
+    shuffles = features.subgroups && features.subgroup_min >= 4;
+    const int64_t neighbours = shuffles ? std::min<int64_t>(features.subgroup_min, 32) : 32;
+    // What is done for each head is unrolled, and llvmpipe takes a second to compile it for one.
+    const bool wide = std::max(p.dim, p.value_dim) > AttentionProblem::kMaxDim;
+    const int64_t most_heads = context.software ? 2 : (wide ? 4 : 8);
+    blocks = ceil_div(p.group(), most_heads);
+    heads = ceil_div(p.group(), blocks);
+    team = std::clamp<int64_t>(bit_ceil(p.dim / 8), 4, neighbours);
+    loads = ceil_div(p.dim / 8, team);
+    keys = 4 * threads / team;
+    value_team = std::max(bit_ceil(p.value_dim / 8), team / 4);
+    value_keys = keys * value_team / threads;
+    lanes = neighbours;
+
+    const int64_t chunks = ceil_div(key_count, keys), groups = p.tokens * p.key_heads * blocks,
+                  wanted = std::clamp<int64_t>(kGroups / groups, 1, std::min(chunks, kMostSplits));
+    split_keys = ceil_div(chunks, wanted) * keys;
+    splits = ceil_div(key_count, split_keys);
+  }
+
+  /// Loads of wide heads would be unrolled into a text that takes minutes to compile.
+  bool is_short() const { return loads <= 4 && value_keys <= 8; }
+  int64_t columns(const CachedProblem& p) const {
+    return std::max(at_once * 8 * threads, heads * p.value_dim);
+  }
+  /// Bytes of a workgroup.
+  int64_t memory(const CachedProblem& p, bool slopes) const {
+    const int64_t without_shuffles = shuffles ? 0 : 5 * threads;
+    return 4 * (heads * (p.dim + keys + 2 * kMostSplits + 8) + (slopes ? 2 : 1) * kSpan + columns(p) +
+                without_shuffles + 16);
+  }
+};
+
+/// Rows of whole eights, side by side.
+bool has_eights(const Operand& cache) {
+  return cache.layout.strides[1] == 1 && cache.layout.strides[0] % 8 == 0 && cache.layout.offset % 8 == 0;
+}
+
+class Decode {
+ public:
+  Decode(Context& context, const CacheReads& reads)
+      : context_(context),
+        in_(reads),
+        key_count_(element_count(reads.key_positions.layout.shape)),
+        sharing_(context, reads.problem, key_count_) {
+    const uint32_t memory = context.device.limits().max_workgroup_memory;
+    if (sharing_.memory(in_.problem, has_slopes()) > memory) sharing_.at_once = 1;
+    one_dispatch_ = context.device.features().last_workgroup && buffers(true) <= most_buffers();
+  }
+
+  bool possible() const {
+    const CachedProblem& p = in_.problem;
+    const DType dtype = in_.keys.dtype;
+    return p.tokens <= kMostTokens && p.value_dim <= kMostColumns && p.dim % 8 == 0 && p.value_dim % 8 == 0 &&
+           in_.values.dtype == dtype && (dtype == DType::f16 || dtype == DType::f32) &&
+           has_eights(in_.keys) && has_eights(in_.values) && sharing_.is_short() &&
+           sharing_.memory(p, has_slopes()) <= context_.device.limits().max_workgroup_memory &&
+           buffers(one_dispatch_) <= most_buffers();
+  }
+
+  void record() {
+    const CachedProblem& p = in_.problem;
+    const gpu::Buffer partial =
+        context_.scratch(p.tokens * p.heads * sharing_.splits * (p.value_dim + 2), "attention");
+    Builder builder("cached_decode");
+    declare_sizes(builder);
+    declare_reads(builder);
+    if (one_dispatch_) {
+      const std::string parts = builder.share(partial);
+      // & 0 is not known to be 0 when it is compiled: what was there is waited for.
+      builder.code += fmt::format(
+          "fn put(at: u32, x: f32) -> u32 {{ return atomicExchange(&{0}[at], bitcast<u32>(x)) & {1}; }}\n"
+          "fn partial(at: u32) -> f32 {{ return bitcast<f32>(atomicLoad(&{0}[at])); }}\n",
+          parts, builder.number(0));
+      declare_counters(builder);
+      declare_store(builder);
+    } else {
+      builder.code +=
+          fmt::format("fn put(at: u32, x: f32) -> u32 {{ {}[at] = bitcast<u32>(x); return 0u; }}\n",
+                      builder.write(partial));
+    }
+    builder.code += embedded::webgpu_kernels("cached_splits");
+    if (one_dispatch_) builder.code += embedded::webgpu_kernels("cached_combine");
+    builder.code += embedded::webgpu_kernels("cached_decode");
+    builder.groups(context_, places() * sharing_.splits, static_cast<int>(sharing_.threads),
+                   "  decode(index, thread);\n");
+    if (!one_dispatch_) combine(partial);
+  }
+
+ private:
+  bool has_slopes() const { return in_.slopes.storage != nullptr; }
+  bool has_sinks() const { return in_.sinks.storage != nullptr; }
+  int64_t places() const { return in_.problem.tokens * in_.problem.key_heads * sharing_.blocks; }
+  size_t most_buffers() const { return context_.device.limits().max_storage_buffers; }
+  /// That the kernel of the splits has bound.
+  size_t buffers(bool one_dispatch) const {
+    const size_t reads = 7 + (in_.key_rows ? 1 : 0) + (has_slopes() ? 1 : 0);
+    return reads + (one_dispatch ? 3 + (has_sinks() ? 1 : 0) : 1);
+  }
+
+  void declare_sizes(Builder& builder) const;
+  void declare_reads(Builder& builder) const;
+  void declare_counters(Builder& builder) const;
+  void declare_store(Builder& builder) const;
+  void combine(const gpu::Buffer& partial) const;
+
+  Context& context_;
+  const CacheReads& in_;
+  int64_t key_count_;
+  Sharing sharing_;
+  bool one_dispatch_;
+};
+
+void Decode::declare_sizes(Builder& builder) const {
+  const CachedProblem& p = in_.problem;
+  const std::pair<const char*, int64_t> constants[] = {{"THREADS", sharing_.threads},
+                                                       {"HEADS", sharing_.heads},
+                                                       {"TEAM", sharing_.team},
+                                                       {"LOADS", sharing_.loads},
+                                                       {"KEYS", sharing_.keys},
+                                                       {"VALUE_TEAM", sharing_.value_team},
+                                                       {"VALUE_KEYS", sharing_.value_keys},
+                                                       {"LANES", sharing_.lanes},
+                                                       {"AT_ONCE", sharing_.at_once},
+                                                       {"DIM", p.dim},
+                                                       {"VALUE_DIM", p.value_dim},
+                                                       {"SPAN", kSpan},
+                                                       {"MOST_SPLITS", kMostSplits},
+                                                       {"BATCH", kBatch},
+                                                       {"COLUMNS", sharing_.columns(p)}};
+  for (const auto& [name, value] : constants)
+    builder.settings.push_back({name, static_cast<uint32_t>(value)});
+  const std::pair<const char*, bool> conditions[] = {{"SHUFFLES", sharing_.shuffles},
+                                                     {"HALVES", in_.keys.dtype == DType::f16},
+                                                     {"CAUSAL", p.causal},
+                                                     {"WINDOW", p.window > 0},
+                                                     {"SOFTCAP", p.softcap > 0},
+                                                     {"SLOPES", has_slopes()},
+                                                     {"SINKS", has_sinks()},
+                                                     {"ONE_DISPATCH", one_dispatch_}};
+  for (const auto& [name, value] : conditions) builder.settings.push_back({name, value});
+  const std::pair<const char*, int64_t> sizes[] = {{"splits", sharing_.splits},
+                                                   {"blocks", sharing_.blocks},
+                                                   {"key_heads", p.key_heads},
+                                                   {"group", p.group()}};
+  for (const auto& [name, value] : sizes)
+    builder.code += fmt::format("fn {}() -> u32 {{ return {}; }}\n", name, builder.number(value));
+}
+
+void Decode::declare_reads(Builder& builder) const {
+  const CachedProblem& p = in_.problem;
+  const auto declare = [&](std::string_view head, std::string_view type, const std::string& value) {
+    builder.code += fmt::format("fn {} -> {} {{ return {}; }}\n", head, type, value);
+  };
+  const auto words = [&](std::string_view name, const Operand& cache) {
+    const auto first = cache.layout.offset * static_cast<int64_t>(size_of(cache.dtype)) / 16;
+    declare(fmt::format("{}_words(i: u32)", name), "vec4<u32>",
+            fmt::format("{}[{} + i]", builder.read(buffer_of(cache), 4), builder.number(first)));
+    declare(fmt::format("{}_pitch()", name), "u32", builder.number(cache.layout.strides[0] / 8));
+  };
+  words("key", in_.keys);
+  words("value", in_.values);
+  const Layout& q = in_.q.layout;
+  declare("query_element(token: u32, head: u32, column: u32)", "f32",
+          builder.load(in_.q, fmt::format("({} + token * {} + head * {} + column * {})",
+                                          builder.number(q.offset), builder.number(q.strides[0]),
+                                          builder.number(q.strides[1]), builder.number(q.strides[2]))));
+  declare("key_row(i: u32)", "u32",
+          in_.key_rows ? fmt::format("u32({})", builder.load(*in_.key_rows, "i")) : "i");
+  declare("key_position(i: u32)", "i32", builder.load(in_.key_positions, "i"));
+  declare("key_sequence(i: u32)", "i32", builder.load(in_.key_sequences, "i"));
+  declare("position(i: u32)", "i32", builder.load(in_.positions, "i"));
+  declare("sequence(i: u32)", "i32", builder.load(in_.sequences, "i"));
+  if (has_slopes()) declare("slope(head: u32)", "f32", builder.load(in_.slopes, "head"));
+  declare("keys()", "u32", builder.number(key_count_));
+  declare("split_keys()", "u32", builder.number(sharing_.split_keys));
+  declare("scale()", "f32", builder.real(p.scale));
+  declare("softcap()", "f32", builder.real(p.softcap));
+  declare("window()", "i32", fmt::format("bitcast<i32>({})", builder.number(p.window)));
+}
+
+/// Every run leaves the counters as it found them, at 0, so they are the same buffer each time.
+void Decode::declare_counters(Builder& builder) const {
+  const std::vector<uint32_t> zeros(static_cast<size_t>(places()));
+  const gpu::Buffer counters = context_.device.alloc(zeros.size() * 4, "counters");
+  context_.device.write(counters, 0, std::as_bytes(std::span(zeros)));
+  builder.code += fmt::format(
+      "fn count(i: u32, more: u32) -> u32 {{ return atomicAdd(&{0}[i], more); }}\n"
+      "fn reset(i: u32) {{ atomicStore(&{0}[i], 0u); }}\n",
+      builder.share(counters));
+}
+
+/// What the combining ends with.
+void Decode::declare_store(Builder& builder) const {
+  if (has_sinks())
+    builder.code +=
+        fmt::format("fn sink(head: u32) -> f32 {{ return {}; }}\n", builder.load(in_.sinks, "head"));
+  builder.code += fmt::format("fn store(at: u32, x: f32) {{ {}[at] = bitcast<u32>(x); }}\n",
+                              builder.write(buffer_of(in_.out)));
+}
+
+void Decode::combine(const gpu::Buffer& partial) const {
+  Builder builder("cached_combine");
+  declare_sizes(builder);
+  builder.code +=
+      fmt::format("fn partial(at: u32) -> f32 {{ return bitcast<f32>({}[at]); }}\n", builder.read(partial));
+  declare_store(builder);
+  builder.code += embedded::webgpu_kernels("cached_splits");
+  builder.code += embedded::webgpu_kernels("cached_combine");
+  builder.groups(context_, places(), static_cast<int>(sharing_.threads),
+                 "  combine(place_of(index), thread);\n");
+}
+
+}  // namespace
+
+bool decode_cached(Context& context, const CacheReads& reads) {
+  Decode decode(context, reads);
+  if (!decode.possible()) return false;
+  decode.record();
+  return true;
+}
+
+}  // namespace weft::webgpu

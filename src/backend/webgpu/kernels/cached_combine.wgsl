@@ -1,0 +1,68 @@
+// What the splits left, put together: a workgroup makes what HEADS heads of a token give.
+// Written around this by cached_decode.cpp: partial, what was left; sink; store.
+var<workgroup> tops: array<f32, HEADS * MOST_SPLITS>;    // then: what a split's sums count
+var<workgroup> totals: array<f32, HEADS * MOST_SPLITS>;
+
+// The output's columns from `first` on are the first `count` of `columns`.
+fn finish(first: u32, count: u32, thread: u32) {
+  for (var i = thread; i < count; i += THREADS) { store(first + i, columns[i]); }
+}
+
+fn combine(place: Place, thread: u32) {
+  let lane = thread % LANES;
+  let h = thread / LANES;
+  let here = h < place.count;
+  let splits_end = (splits() + BATCH - 1u) / BATCH * BATCH;
+  var top = HIDDEN;
+  for (var s = lane; here && s < splits_end; s += LANES) {
+    var stats = vec2<f32>(HIDDEN, 0.0);
+    if (s < splits()) {
+      let at = stats_at(place.row + h, s);
+      stats = vec2<f32>(partial(at), partial(at + 1u));
+    }
+    tops[h * MOST_SPLITS + s] = stats.x;
+    totals[h * MOST_SPLITS + s] = stats.y;
+    top = max(top, stats.x);
+  }
+  #if SINKS
+  if (here) { top = max(top, sink(place.head + h)); }
+  #endif
+  top = lanes_max(top, thread);
+  var total = 0.0;
+  for (var s = lane; here && s < splits_end; s += LANES) {
+    let factor = weft_exp(tops[h * MOST_SPLITS + s] - top);
+    tops[h * MOST_SPLITS + s] = factor;
+    total += factor * totals[h * MOST_SPLITS + s];
+  }
+  // A sink is a score more in the sum of weights, and nothing more in what is summed up.
+  #if SINKS
+  if (here && lane == 0u) { total += weft_exp(sink(place.head + h) - top); }
+  #endif
+  total = lanes_sum(total, thread);
+  for (var s = lane; here && s < splits_end; s += LANES) {
+    let at = h * MOST_SPLITS + s;
+    tops[at] = select(tops[at] / total, 0.0, totals[at] == 0.0);
+  }
+  workgroupBarrier();
+
+  for (var i = thread; i < place.count * VALUE_DIM; i += THREADS) {
+    let head = i / VALUE_DIM;
+    let column = i % VALUE_DIM;
+    var sum = 0.0;
+    for (var s = 0u; s < splits_end; s += BATCH) {
+      var x = array<f32, BATCH>();
+      #for k BATCH
+      x[$k] = partial(sums_at(place.row + head, min(s + $k, splits() - 1u)) + column);
+      #endfor
+      #for k BATCH
+      {
+        let share = tops[head * MOST_SPLITS + s + $k];
+        sum += select(share * x[$k], 0.0, share == 0.0);  // a split that saw nothing left no sums
+      }
+      #endfor
+    }
+    columns[i] = sum;
+  }
+  workgroupBarrier();
+  finish(place.row * VALUE_DIM, place.count * VALUE_DIM, thread);
+}

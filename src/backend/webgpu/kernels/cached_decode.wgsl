@@ -1,0 +1,282 @@
+// Attention of few tokens over a cache: a workgroup takes HEADS query heads of one key head for one token, and a range of
+// the keys (a split). It leaves the weighted sum of the values, the largest score and the sum of weights.
+//
+// TEAM invocations share four keys, VALUE_TEAM share VALUE_KEYS values, each with eight columns of them: a load of halves has
+// 16 bytes. All loads of KEYS keys and their values are under way before the first score is needed.
+// Written around this by cached_decode.cpp: the constants; sizes; key_words, value_words; query_element, key_row,
+// key_position, key_sequence, position, sequence, slope; put, which returns 0.
+// A kernel of ONE_DISPATCH has cached_combine.wgsl, too.
+const NOWHERE = 0xffffffffu;  // the row of a key that the token does not see
+const PARTS = THREADS / VALUE_TEAM;
+const EIGHTS = DIM / 8u;
+const VALUE_EIGHTS = VALUE_DIM / 8u;
+
+var<workgroup> query: array<vec4<f32>, HEADS * EIGHTS * 2u>;
+var<workgroup> rows: array<u32, SPAN>;
+#if SLOPES
+var<workgroup> ahead: array<f32, SPAN>;  // how far, in positions
+#endif
+var<workgroup> weights: array<f32, HEADS * KEYS>;
+var<workgroup> factors: array<f32, HEADS>;
+var<workgroup> stats: array<vec2<f32>, HEADS>;  // largest score, sum of weights
+var<workgroup> found: atomic<u32>;
+var<workgroup> chunks_found: u32;
+
+struct Eight { low: vec4<f32>, high: vec4<f32> }
+
+#if HALVES
+struct Raw { words: vec4<u32> }
+fn widen(x: Raw) -> Eight {
+  return Eight(vec4<f32>(unpack2x16float(x.words.x), unpack2x16float(x.words.y)),
+               vec4<f32>(unpack2x16float(x.words.z), unpack2x16float(x.words.w)));
+}
+fn load_key(at: u32) -> Raw { return Raw(key_words(at)); }
+fn load_value(at: u32) -> Raw { return Raw(value_words(at)); }
+#else
+alias Raw = Eight;
+fn widen(x: Raw) -> Eight { return x; }
+fn load_key(at: u32) -> Raw {
+  return Raw(bitcast<vec4<f32>>(key_words(at * 2u)), bitcast<vec4<f32>>(key_words(at * 2u + 1u)));
+}
+fn load_value(at: u32) -> Raw {
+  return Raw(bitcast<vec4<f32>>(value_words(at * 2u)), bitcast<vec4<f32>>(value_words(at * 2u + 1u)));
+}
+#endif
+
+// Four sums over a team: invocation i of it gets number i % 4.
+#if SHUFFLES
+fn team_sums(x: vec4<f32>, thread: u32) -> f32 {
+  let odd = (thread & 1u) != 0u;
+  let upper = (thread & 2u) != 0u;
+  let pair = select(x.xz, x.yw, odd) + subgroupShuffleXor(select(x.yw, x.xz, odd), 1u);
+  var sum = select(pair.x, pair.y, upper) + subgroupShuffleXor(select(pair.y, pair.x, upper), 2u);
+  for (var i = 4u; i < TEAM; i *= 2u) { sum += subgroupShuffleXor(sum, i); }
+  return sum;
+}
+#else
+var<workgroup> team_values: array<vec4<f32>, THREADS>;
+fn team_sums(x: vec4<f32>, thread: u32) -> f32 {
+  team_values[thread] = x;
+  workgroupBarrier();
+  var sum = vec4<f32>();
+  for (var i = thread / TEAM * TEAM; i < thread / TEAM * TEAM + TEAM; i++) { sum += team_values[i]; }
+  workgroupBarrier();
+  return sum[thread % 4u];
+}
+#endif
+
+// Which chunks of KEYS keys from `first` on have one that the token sees, a bit for each. Fills `rows`.
+fn find_keys(token: u32, first: u32, end: u32, thread: u32) -> u32 {
+  if (thread == 0u) { atomicStore(&found, 0u); }
+  workgroupBarrier();
+  var chunks = 0u;
+  for (var i = thread; i < (end - first + KEYS - 1u) / KEYS * KEYS; i += THREADS) {
+    rows[i] = NOWHERE;
+    if (first + i >= end) { continue; }
+    let distance = position(token) - key_position(first + i);
+    let in_window = (!CAUSAL || distance >= 0) && (!WINDOW || distance < window());
+    let row = key_row(first + i);
+    if (key_sequence(first + i) == sequence(token) && in_window) {
+      rows[i] = row;
+      chunks |= 1u << (i / KEYS);
+    }
+    #if SLOPES
+    ahead[i] = -f32(distance);
+    #endif
+  }
+  if (chunks != 0u) { atomicOr(&found, chunks); }
+  workgroupBarrier();
+  if (thread == 0u) { chunks_found = atomicLoad(&found); }
+  return workgroupUniformLoad(&chunks_found);
+}
+
+// The score of a key of the span.
+fn score(product: f32, head: u32, key: u32) -> f32 {
+  if (rows[key] == NOWHERE) { return HIDDEN; }
+  var s = product;
+  #if SOFTCAP
+  s = weft_tanh(s / softcap()) * softcap();
+  #endif
+  #if SLOPES
+  s += ahead[key] * slope(head);
+  #endif
+  return s;
+}
+
+#if ONE_DISPATCH
+var<workgroup> odd: u32;
+var<workgroup> is_last: u32;
+
+// Whether the other splits have left what they found. Nothing in WGSL says that it can be seen then; where this is used,
+// Features::last_workgroup does. `returned` is 0, but no compiler knows, so every put is over before the counter moves.
+fn arrives_last(counter: u32, returned: u32, thread: u32) -> bool {
+  if (thread == 0u) { odd = 0u; }
+  workgroupBarrier();
+  if (returned != 0u) { odd = 1u; }
+  workgroupBarrier();
+  if (thread == 0u) {
+    is_last = select(0u, 1u, count(counter, 1u + odd) == splits() - 1u);
+    if (is_last == 1u) { reset(counter); }
+  }
+  return workgroupUniformLoad(&is_last) == 1u;
+}
+#endif
+
+// What is in `columns` for some of the heads, eight columns of each invocation for each head: sums over the parts.
+fn put_sums(place: Place, split: u32, first_head: u32, end_head: u32, thread: u32) -> u32 {
+  workgroupBarrier();
+  var returned = 0u;
+  for (var i = thread; i < (min(end_head, place.count) - min(first_head, place.count)) * VALUE_DIM; i += THREADS) {
+    let column = i % VALUE_DIM;
+    let at = (i / VALUE_DIM * 8u + column % 8u) * THREADS + column / 8u;
+    var sum = 0.0;
+    for (var part = 0u; part < PARTS; part++) { sum += columns[at + part * VALUE_TEAM]; }
+    returned |= put(sums_at(place.row + first_head + i / VALUE_DIM, split) + column, sum);
+  }
+  workgroupBarrier();
+  return returned;
+}
+
+fn decode(index: u32, thread: u32) {
+  let place = place_of(index / splits());
+  let split = index % splits();
+  for (var i = thread; i < HEADS * EIGHTS * 2u; i += THREADS) {
+    let head = place.head + min(i / (EIGHTS * 2u), place.count - 1u);
+    let c = i % (EIGHTS * 2u) * 4u;
+    query[i] = vec4<f32>(query_element(place.token, head, c), query_element(place.token, head, c + 1u),
+                         query_element(place.token, head, c + 2u), query_element(place.token, head, c + 3u)) * scale();
+  }
+
+  let team = thread / TEAM;
+  let member = thread % TEAM;
+  let part = thread / VALUE_TEAM;
+  let value_eight = thread % VALUE_TEAM;
+  let lane = thread % LANES;
+  let lane_head = thread / LANES;
+  var top = HIDDEN;  // of the lane's head
+  var total = 0.0;   // of the lane's keys
+  var any = false;
+  var sums = array<Eight, HEADS>();
+  let end = min((split + 1u) * split_keys(), keys());
+  for (var span = split * split_keys(); span < end; span += SPAN) {
+    var chunks = find_keys(place.token, span, min(span + SPAN, end), thread);
+    while (chunks != 0u) {
+      let first = firstTrailingBit(chunks) * KEYS;
+      chunks &= chunks - 1u;
+      any = true;
+
+      var raw = array<Raw, 4u * LOADS>();
+      #for j LOADS
+      #for k 4
+      {
+        let row = rows[first + team * 4u + $k];
+        let eight = $j * TEAM + member;
+        if (row != NOWHERE && eight < EIGHTS) {
+          raw[$j * 4u + $k] = load_key(row * key_pitch() + place.key_head * EIGHTS + eight);
+        }
+      }
+      #endfor
+      #endfor
+      var values = array<Raw, VALUE_KEYS>();
+      #for k VALUE_KEYS
+      {
+        let row = rows[first + part * VALUE_KEYS + $k];
+        if (row != NOWHERE && value_eight < VALUE_EIGHTS) {
+          values[$k] = load_value(row * value_pitch() + place.key_head * VALUE_EIGHTS + value_eight);
+        }
+      }
+      #endfor
+
+      var products = array<vec4<f32>, HEADS>();
+      #for j LOADS
+      {
+        let eight = min($j * TEAM + member, EIGHTS - 1u);
+        let k0 = widen(raw[$j * 4u]);
+        let k1 = widen(raw[$j * 4u + 1u]);
+        let k2 = widen(raw[$j * 4u + 2u]);
+        let k3 = widen(raw[$j * 4u + 3u]);
+        #for h HEADS
+        {
+          let low = query[($h * EIGHTS + eight) * 2u];
+          let high = query[($h * EIGHTS + eight) * 2u + 1u];
+          products[$h] += vec4<f32>(dot(k0.low, low) + dot(k0.high, high), dot(k1.low, low) + dot(k1.high, high),
+                                    dot(k2.low, low) + dot(k2.high, high), dot(k3.low, low) + dot(k3.high, high));
+        }
+        #endfor
+      }
+      #endfor
+      #for h HEADS
+      {
+        let product = team_sums(products[$h], thread);
+        let key = team * 4u + member;
+        if (member < 4u) { weights[$h * KEYS + key] = score(product, place.head + $h, first + key); }
+      }
+      #endfor
+      workgroupBarrier();
+
+      var highest = top;
+      if (lane_head < HEADS) {
+        for (var k = lane; k < KEYS; k += LANES) { highest = max(highest, weights[lane_head * KEYS + k]); }
+      }
+      highest = lanes_max(highest, thread);
+      if (lane_head < HEADS) {
+        let factor = weft_exp(top - highest);
+        total *= factor;
+        for (var k = lane; k < KEYS; k += LANES) {
+          let s = weights[lane_head * KEYS + k];
+          let w = select(exp(s - highest), 0.0, s == HIDDEN);
+          weights[lane_head * KEYS + k] = w;
+          total += w;
+        }
+        if (lane == 0u) { factors[lane_head] = factor; }
+      }
+      top = highest;
+      workgroupBarrier();
+
+      #for h HEADS
+      {
+        let factor = factors[$h];
+        sums[$h].low *= factor;
+        sums[$h].high *= factor;
+      }
+      #endfor
+      #for k VALUE_KEYS
+      {
+        let v = widen(values[$k]);
+        #for h HEADS
+        {
+          let w = weights[$h * KEYS + part * VALUE_KEYS + $k];
+          sums[$h].low += w * v.low;
+          sums[$h].high += w * v.high;
+        }
+        #endfor
+      }
+      #endfor
+      workgroupBarrier();
+    }
+  }
+
+  total = lanes_sum(total, thread);
+  if (lane_head < HEADS && lane == 0u) { stats[lane_head] = vec2<f32>(top, total); }
+  workgroupBarrier();
+  var returned = 0u;  // by every put: always 0, but what follows waits for it
+  for (var h = thread; h < place.count; h += THREADS) {
+    returned |= put(stats_at(place.row + h, split), stats[h].x) | put(stats_at(place.row + h, split) + 1u, stats[h].y);
+  }
+  if (any) {
+    #for h HEADS
+    {
+      #for i 4
+      columns[($h % AT_ONCE * 8u + $i) * THREADS + thread] = sums[$h].low[$i];
+      columns[($h % AT_ONCE * 8u + $i + 4u) * THREADS + thread] = sums[$h].high[$i];
+      #endfor
+      if (($h + 1u) % AT_ONCE == 0u || $h + 1u == HEADS) {
+        returned |= put_sums(place, split, $h / AT_ONCE * AT_ONCE, $h + 1u, thread);
+      }
+    }
+    #endfor
+  }
+  #if ONE_DISPATCH
+  if (arrives_last(index / splits(), returned, thread)) { combine(place, thread); }
+  #endif
+}
