@@ -136,6 +136,15 @@ struct SpanScales {
   }
 };
 
+/// f<0>() ... f<3>().
+template <typename F>
+HWY_INLINE void for_each_byte(const F& f) {
+  f.template operator()<0>();
+  f.template operator()<1>();
+  f.template operator()<2>();
+  f.template operator()<3>();
+}
+
 /// `at`: the unit of the span's first scales, with `groups` groups in the span.
 template <Scales kScales>
 void load_scales(const uint32_t* at, int64_t groups, SpanScales& to) {
@@ -157,30 +166,45 @@ void load_scales(const uint32_t* at, int64_t groups, SpanScales& to) {
         to.put(g, row, from_half(hn::And(word(g), half_mask)), from_half(hn::ShiftRight<16>(word(g))));
     } else if constexpr (kScales == Scales::bytes) {
       const FloatVector factor = hn::BitCast(f, word(0));
-      for (int64_t g = 0; g < groups; ++g) {
-        const IntVector up =
-            hn::BitCast(Ints(), hn::ShiftLeftSame(word(1 + g / 4), static_cast<int>(24 - g % 4 * 8)));
-        to.put(g, row, hn::Mul(factor, hn::ConvertTo(f, hn::ShiftRight<24>(up))));
+      for (int64_t g = 0; g < groups; g += 4) {
+        const IntVector four = hn::BitCast(Ints(), word(1 + g / 4));
+        const auto put = [&]<int kByte>() HWY_ATTR {
+          const IntVector part = hn::ShiftRight<24>(hn::ShiftLeft<24 - 8 * kByte>(four));
+          to.put(g + kByte, row, hn::Mul(factor, hn::ConvertTo(f, part)));
+        };
+        for_each_byte(put);
       }
     } else {
       const FloatVector factor = from_half(hn::And(word(0), half_mask));
       const FloatVector min_factor = hn::Neg(from_half(hn::ShiftRight<16>(word(0))));
-      for (int64_t g = 0; g < groups; ++g) {
-        const int shift = static_cast<int>(kScales == Scales::sixes ? 4 * g : g % 4 * 8);
-        const WordVector nibble = hn::Set(d, 15u);
-        WordVector scale, min;
-        if constexpr (kScales == Scales::sixes) {
-          const WordVector upper = hn::ShiftRightSame(word(3), static_cast<int>(2 * g));
-          scale = hn::And(hn::ShiftRightSame(word(1), shift), nibble);
-          min = hn::And(hn::ShiftRightSame(word(2), shift), nibble);
-          scale = hn::Or(scale, hn::ShiftLeft<4>(hn::And(upper, hn::Set(d, 3u))));
-          min = hn::Or(min, hn::ShiftRight<12>(hn::And(upper, hn::Set(d, 3u << 16))));
-        } else {
-          const WordVector both = hn::ShiftRightSame(word(1 + g / 4), shift);
-          scale = hn::And(both, nibble);
-          min = hn::And(hn::ShiftRight<4>(both), nibble);
+      // Groups first, first + step, ... have their scale and minimum in the bytes of a word each.
+      const auto put_four = [&](WordVector scales, WordVector minima, int64_t first, int64_t step) HWY_ATTR {
+        const auto put = [&]<int kByte>() HWY_ATTR {
+          const auto part = [&](WordVector four) HWY_ATTR {
+            return to_float(hn::And(hn::ShiftRight<8 * kByte>(four), hn::Set(d, 255u)));
+          };
+          to.put(first + kByte * step, row, hn::Mul(factor, part(scales)), hn::Mul(min_factor, part(minima)));
+        };
+        for_each_byte(put);
+      };
+      const WordVector nibbles = hn::Set(d, 0x0f0f0f0fu);
+      if constexpr (kScales == Scales::sixes) {
+        // Every second nibble, and above it two bits of those that lie 4 bits apart.
+        const auto six = [&](WordVector low, WordVector high) HWY_ATTR {
+          high = hn::And(high, hn::Set(d, 0x3333u));
+          high = hn::And(hn::Or(high, hn::ShiftLeft<8>(high)), hn::Set(d, 0x00330033u));
+          high = hn::And(hn::Or(high, hn::ShiftLeft<4>(high)), hn::Set(d, 0x03030303u));
+          return hn::OrAnd(hn::ShiftLeft<4>(high), low, nibbles);
+        };
+        const WordVector scales = word(1), minima = word(2), high = word(3);
+        put_four(six(scales, high), six(minima, hn::ShiftRight<16>(high)), 0, 2);
+        put_four(six(hn::ShiftRight<4>(scales), hn::ShiftRight<2>(high)),
+                 six(hn::ShiftRight<4>(minima), hn::ShiftRight<18>(high)), 1, 2);
+      } else {
+        for (int64_t g = 0; g < groups; g += 4) {
+          const WordVector four = word(1 + g / 4);
+          put_four(hn::And(four, nibbles), hn::And(hn::ShiftRight<4>(four), nibbles), g, 1);
         }
-        to.put(g, row, hn::Mul(factor, to_float(scale)), hn::Mul(min_factor, to_float(min)));
       }
     }
   }
@@ -305,10 +329,7 @@ HWY_INLINE void put_panel(const Units& units, const uint8_t* table, FloatVector 
       level = hn::BitCast(Ints(), hn::And(hn::ShiftRight<8 * kByte>(four), hn::Set(Words(), 255u)));
     hn::Store(hn::MulAdd(hn::ConvertTo(d, level), s, m), d, panel + (4 * kWord + kByte) * kPackedRows + lane);
   };
-  put.template operator()<0>();
-  put.template operator()<1>();
-  put.template operator()<2>();
-  put.template operator()<3>();
+  for_each_byte(put);
 }
 
 template <uint32_t kBits, bool kTable>
