@@ -141,7 +141,7 @@ struct LanguageModel::Engine {
     // Guesses that are taken back must not have moved the text across the border of longrope.
     const int64_t length = std::ssize(sequence.tokens) + 1, border = model->config().rope_border(),
                   room = (length <= border ? std::min(border, model->context()) : model->context()) - length;
-    most = std::min({most, options.draft.max, room});
+    most = std::min({most, options.draft.max, room, guesses.worth()});
     if (drafter && most > 0) {
       const std::vector<TokenId> guessed = guess(id, most);
       tokens.insert(tokens.end(), guessed.begin(), guessed.end());

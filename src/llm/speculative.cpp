@@ -92,6 +92,7 @@ std::optional<std::vector<float>> Guesses::take(TokenId id) {
 
 size_t Guesses::drop() {
   const size_t wrong = waiting();
+  if (!tokens_.empty()) worth_ = 2 * static_cast<int64_t>(taken_) + 2;
   tokens_.clear();
   taken_ = 0;
   return wrong;

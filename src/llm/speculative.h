@@ -56,6 +56,8 @@ class Guesses {
   size_t drop();
 
   size_t waiting() const { return tokens_.size() - taken_; }
+  /// How many to make next: few where the last ones were wrong, since each costs time.
+  int64_t worth() const { return worth_; }
   int64_t made() const { return made_; }
   int64_t right() const { return right_; }
 
@@ -65,7 +67,7 @@ class Guesses {
   std::vector<TokenId> tokens_;
   std::vector<float> logits_;  ///< (tokens + 1, vocabulary)
   size_t taken_ = 0;
-  int64_t made_ = 0, right_ = 0;
+  int64_t worth_ = 4, made_ = 0, right_ = 0;
 };
 
 }  // namespace weft::llm

@@ -62,11 +62,16 @@ TEST_SUITE("base: speculative decoding") {
     CHECK(guesses.first() == std::vector<float>{0, 1});
     CHECK(guesses.take(3) == std::vector<float>{10, 11});
     CHECK_FALSE(guesses.take(3));
+    CHECK(guesses.worth() == 4);
     CHECK(guesses.drop() == 1);
     CHECK(guesses.drop() == 0);
+    CHECK(guesses.worth() == 4);  // twice as many as were right, and two
     CHECK_FALSE(guesses.take(1));
     CHECK(guesses.made() == 2);
     CHECK(guesses.right() == 1);
+    guesses.put(tokens, {0, 1, 10, 11, 20, 21});
+    CHECK(guesses.drop() == 2);
+    CHECK(guesses.worth() == 2);
   }
 
   TEST_CASE("the text is the same as without guesses") {
