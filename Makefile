@@ -24,6 +24,9 @@ test: build build/.fetched-test ## build, then run every test
 bench: build build/.fetched-bench ## build, then run the benchmarks
 	@for program in build/bench-*; do \
 	  if [[ -f $$program && -x $$program ]]; then echo "== $${program#build/}"; "$$program"; fi; done
+	@echo "== weft bench-ops"; build/weft bench-ops --device cpu
+	@python="$${PYTHON:-python3}"; if "$$python" -c 'import torch' 2>/dev/null; then "$$python" bench/torch_ops.py; \
+	else echo "PyTorch is not installed; PYTHON=… make bench names a Python that has it"; fi
 
 web: ## the browser package
 	@echo "weft: the browser package is not part of this version" >&2; exit 1

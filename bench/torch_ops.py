@@ -71,6 +71,8 @@ def cases():
         "matvec f32 1x4096x4096 nt": lambda: op(lambda a, b: a @ b.t(), rand(1, 4096), rand(4096, 4096)),
         "attention f32 1x8x512x64 512 keys": lambda: op(
             F.scaled_dot_product_attention, *(rand(1, 8, 512, 64) for _ in range(3))),
+        "attention f32 1x8x1x64 2048 keys": lambda: op(
+            F.scaled_dot_product_attention, rand(1, 8, 1, 64), rand(1, 8, 2048, 64), rand(1, 8, 2048, 64)),
     }
     for size in (64, 256, 512, 1024, 2048):
         table[f"matmul f32 {size}x{size}x{size} nn"] = lambda s=size: op(torch.matmul, rand(s, s), rand(s, s))

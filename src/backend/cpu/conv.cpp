@@ -242,7 +242,7 @@ void pack_windows(const Problem& p, const Image& image, const GemmBlock& block, 
       } else {
         for (const Run& run : runs) std::copy_n(from + run.place, run.count, out + run.lane);
       }
-      std::fill(out + lanes, out + width, 0.0f);
+      if (lanes < width) std::fill(out + lanes, out + width, 0.0f);
     }
   }
 }
