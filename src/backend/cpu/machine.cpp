@@ -206,6 +206,11 @@ void fill_constant(DType dtype, double value, void* out, int64_t n) {
   }
 }
 
+template <typename T>
+void spread_first(T* values, int64_t n) {
+  std::fill_n(values, n, *values);
+}
+
 /// In memory as in a register.
 bool is_plain(DType dtype) {
   return dtype == DType::f32 || dtype == DType::i32 || dtype == DType::u32 || dtype == DType::i64;
@@ -319,8 +324,10 @@ void Machine::compute_into(size_t reg, void* result, int64_t n) {
 }
 
 void Machine::set(size_t reg, float value, int64_t n) {
-  std::fill_n(static_cast<float*>(own(reg)), n, value);
-  narrow(program_.dtype_of(static_cast<int>(reg)), own(reg), n);
+  auto* values = static_cast<float*>(own(reg));
+  *values = value;
+  narrow(program_.dtype_of(static_cast<int>(reg)), values, 1);
+  spread(reg, n);
 }
 
 void Machine::set(size_t reg, const double* values, int64_t n) {
@@ -330,9 +337,9 @@ void Machine::set(size_t reg, const double* values, int64_t n) {
 
 void Machine::spread(size_t reg, int64_t n) {
   if (program_.dtype_of(static_cast<int>(reg)) == DType::i64)
-    std::fill_n(static_cast<int64_t*>(own(reg)), n, *static_cast<int64_t*>(own(reg)));
+    wide<spread_first<int64_t>>(static_cast<int64_t*>(own(reg)), n);
   else
-    std::fill_n(static_cast<uint32_t*>(own(reg)), n, *static_cast<uint32_t*>(own(reg)));
+    wide<spread_first<uint32_t>>(static_cast<uint32_t*>(own(reg)), n);
 }
 
 void Machine::store(size_t reg, const Tensor& to, int64_t at, int64_t n) const {

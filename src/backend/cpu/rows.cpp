@@ -8,6 +8,7 @@
 
 #include "backend/cpu/elementwise_run.h"
 #include "backend/cpu/machine.h"
+#include "backend/cpu/wide.h"
 #include "base/error.h"
 
 namespace weft::cpu {
@@ -47,11 +48,12 @@ T join(Fold fold, T a, T b) {
   }
 }
 
-/// 16 lanes side by side; sums move to double before they lose anything.
+/// *total = what the elements fold to. Lanes lie side by side, and sums move to double before they lose
+/// anything. 16 sums stay in registers; a choice needs a loop that GCC 12 will not unroll.
 template <Fold kFold>
-double fold_run(const float* x, int64_t n) {
-  constexpr int64_t kLanes = 16, kRun = 256;
-  double total = start_of(kFold);
+void fold_run(const float* x, int64_t n, double* total) {
+  constexpr int64_t kLanes = kFold == Fold::sum ? 16 : 64, kRun = 16 * kLanes;
+  *total = start_of(kFold);
   for (int64_t begin = 0; begin < n; begin += kRun) {
     const int64_t end = std::min(n, begin + kRun);
     float lanes[kLanes];
@@ -60,25 +62,26 @@ double fold_run(const float* x, int64_t n) {
     for (; i + kLanes <= end; i += kLanes)
       for (int64_t l = 0; l < kLanes; ++l) lanes[l] = join(kFold, lanes[l], x[i + l]);
     for (int64_t l = 0; i + l < end; ++l) lanes[l] = join(kFold, lanes[l], x[i + l]);
-    for (float lane : lanes) total = join(kFold, total, static_cast<double>(lane));
+    for (float lane : lanes) *total = join(kFold, *total, static_cast<double>(lane));
   }
-  return total;
 }
 
 double fold_tile(Fold fold, const float* x, int64_t n) {
+  double total = 1;
   switch (fold) {
-    case Fold::prod: {
-      double product = 1;  // in double from the start: products leave f32's range soon
-      for (int64_t i = 0; i < n; ++i) product *= static_cast<double>(x[i]);
-      return product;
-    }
+    case Fold::prod:  // in double from the start: products leave f32's range soon
+      for (int64_t i = 0; i < n; ++i) total *= static_cast<double>(x[i]);
+      break;
     case Fold::max:
-      return fold_run<Fold::max>(x, n);
+      wide<fold_run<Fold::max>>(x, n, &total);
+      break;
     case Fold::min:
-      return fold_run<Fold::min>(x, n);
+      wide<fold_run<Fold::min>>(x, n, &total);
+      break;
     default:
-      return fold_run<Fold::sum>(x, n);
+      wide<fold_run<Fold::sum>>(x, n, &total);
   }
+  return total;
 }
 
 /// A program over rows, with everything about its registers that does not change from row to row.
