@@ -1,3 +1,4 @@
+#include "array/index_layout.h"
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/primitives.h"
 #include "base/error.h"
@@ -41,25 +42,14 @@ Chosen choose(const char* op, const Layout& layout, int64_t dim) {
   return {op, d, layout.shape[d], layout.strides[d]};
 }
 
-/// The layout without movement along `dim`: where index 0 is.
-Layout flattened(Layout layout, size_t dim) {
-  if (dim < layout.strides.size()) layout.strides[dim] = 0;
-  return layout;
-}
-
-/// One index per slice, seen as one per element of `shape`.
-Tensor spread(Tensor indices, const Shape& shape, size_t dim) {
-  const int64_t stride = indices.layout.strides.empty() ? 0 : indices.layout.strides[0];
-  indices.layout.shape = shape;
-  indices.layout.strides.assign(shape.size(), 0);
-  if (dim < shape.size()) indices.layout.strides[dim] = stride;
-  return indices;
+Tensor spread(const Tensor& indices, const Shape& shape, size_t dim) {
+  return {indices.data, indices.dtype, weft::spread(indices.layout, shape, dim)};
 }
 
 void gather_from(ThreadPool& pool, const Chosen& chosen, const Tensor& x, const Tensor& indices,
                  const Tensor& out) {
   const size_t bytes = size_of(x.dtype);
-  const Layout base = flattened(x.layout, chosen.dim);
+  const Layout base = pinned(x.layout, chosen.dim);
   const Walk walk(out.layout.shape, {&indices.layout, &base});
   const Walk::Offsets strides = walk.inner().strides;
   pool.for_each(static_cast<size_t>(walk.count()), kGrain, [&](size_t first, size_t end) {

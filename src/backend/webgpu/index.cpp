@@ -1,5 +1,6 @@
 // Gather, scatter and searchsorted. An index outside of its dim cannot be reported from a GPU: reads go to
 // the nearest element, writes are left out.
+#include "array/index_layout.h"
 #include "backend/webgpu/builder.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
@@ -15,17 +16,8 @@ size_t dim_of(const Step& step, size_t rank) {
   return rank == 0 ? 0 : static_cast<size_t>(normalize_dim(step.kernel, step.attrs->integer("dim"), rank));
 }
 
-Layout without_dim(Layout layout, size_t dim) {
-  if (dim < layout.strides.size()) layout.strides[dim] = 0;
-  return layout;
-}
-
-/// One index per slice, seen as one per element of `shape`.
 Operand spread(Operand indices, const Shape& shape, size_t dim) {
-  const int64_t stride = indices.layout.strides.empty() ? 0 : indices.layout.strides[0];
-  indices.layout.shape = shape;
-  indices.layout.strides.assign(shape.size(), 0);
-  if (dim < shape.size()) indices.layout.strides[dim] = stride;
+  indices.layout = weft::spread(indices.layout, shape, dim);
   return indices;
 }
 
@@ -34,7 +26,7 @@ std::string index_value(Builder& builder, const Operand& indices, std::string_vi
 }
 
 void gather_from(Context& context, const Operand& x, const Operand& indices, const Operand& out, size_t dim) {
-  const Layout base = without_dim(x.layout, dim);
+  const Layout base = pinned(x.layout, dim);
   const Layout* layouts[] = {&base, &indices.layout};
   const bool scalar = x.layout.shape.empty();
   Builder builder("gather");
