@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/threefry.h"
+#include "llm/logits.h"
 
 namespace weft {
 namespace {
@@ -51,12 +52,8 @@ Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, size_t top) 
   best.start(logits, static_cast<int64_t>(std::max<size_t>(top, 1)));
   if (best.empty() || chosen < 0 || static_cast<size_t>(chosen) >= logits.size())
     fail(ErrorKind::invalid, "[logprobs] token {} of {} logits", chosen, logits.size());
-  const float max = std::ranges::max(best.list(), {}, &Candidate::logit).logit;
-  double sum = 0;
-  for (float logit : logits) sum += std::exp(logit - max);
-  const auto logprob = [&](float logit) {
-    return static_cast<float>(static_cast<double>(logit) - max - std::log(sum));
-  };
+  const double all = llm::log_sum_exp(logits);
+  const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - all); };
 
   Logprobs result{.chosen = logprob(logits[static_cast<size_t>(chosen)])};
   if (top == 0) return result;

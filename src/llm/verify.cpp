@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "llm/logits.h"
 
 namespace weft::llm {
 namespace {
@@ -23,13 +24,7 @@ int32_t likeliest(std::span<const float> logits) {
 
 /// sum p (log p - log q) of the softmaxes of two rows.
 double divergence(std::span<const float> p, std::span<const float> q) {
-  const auto log_sum = [](std::span<const float> x) {
-    const double top = *std::ranges::max_element(x);
-    double sum = 0;
-    for (float v : x) sum += std::exp(static_cast<double>(v) - top);
-    return top + std::log(sum);
-  };
-  const double of_p = log_sum(p), of_q = log_sum(q);
+  const double of_p = log_sum_exp(p), of_q = log_sum_exp(q);
   double result = 0;
   for (size_t i = 0; i < p.size(); ++i) {
     const double a = static_cast<double>(p[i]) - of_p, b = static_cast<double>(q[i]) - of_q;

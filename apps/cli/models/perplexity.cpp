@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/paths.h"
+#include "llm/logits.h"
 #include "models/commands.h"
 #include "models/model_flags.h"
 
@@ -21,10 +22,7 @@ struct Flags {
 
 /// -log p(next) of one row of logits.
 double surprise(std::span<const float> logits, TokenId next) {
-  const double top = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (float x : logits) sum += std::exp(static_cast<double>(x) - top);
-  return top + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(next)]);
+  return llm::log_sum_exp(logits) - static_cast<double>(logits[static_cast<size_t>(next)]);
 }
 
 /// llama-perplexity's way: windows of the context's size one behind the other, each begun with BOS where the
