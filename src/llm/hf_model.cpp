@@ -103,18 +103,6 @@ StoredTensor plain(const Shards::Entry& entry) {
   return tensor;
 }
 
-/// Values that are computed.
-StoredTensor floats(Shape shape, std::function<std::vector<float>()> make) {
-  StoredTensor tensor{.shape = std::move(shape), .type = quant::Type::f32, .read = {}};
-  tensor.read = [make = std::move(make)](Bytes& scratch) -> std::span<const std::byte> {
-    const std::vector<float> values = make();
-    const auto bytes = std::as_bytes(std::span(values));
-    scratch.assign(bytes.begin(), bytes.end());
-    return scratch;
-  };
-  return tensor;
-}
-
 /// Rows in another order: row r is row `from(r)` of the tensor. A vector has rows of one element.
 StoredTensor with_rows(StoredTensor tensor, std::function<int64_t(int64_t)> from) {
   const int64_t rows = tensor.shape[0];
@@ -204,21 +192,22 @@ StoredTensor mlx(const Shards::Entry& entry, const Shards::Entry& scales, const 
          "[model] tensor '{}': codes {}, scales {} and biases {} are no groups of {} in {} bits",
          one_line(entry.name), to_string(codes.shape), to_string(scale.shape), to_string(bias.shape), size,
          bits);
-  return floats(shape, [=, scale_values = plain(scales), bias_values = plain(biases), file = entry.file] {
-    const std::vector<float> s = scale_values.values(), b = bias_values.values();
-    std::vector<float> out(static_cast<size_t>(element_count(shape)));
-    const auto row = static_cast<size_t>(shape.back()), row_bytes = static_cast<size_t>(words.back()) * 4,
-               width = static_cast<size_t>(groups.bits);
-    for (size_t i = 0; i < out.size(); ++i) {
-      const size_t bit = i % row * width, at = i / row * row_bytes + bit / 8;
-      auto word = static_cast<uint32_t>(codes.data[at]);
-      if (bit % 8 + width > 8) word |= static_cast<uint32_t>(codes.data[at + 1]) << 8;
-      const uint32_t code = word >> bit % 8 & ((1u << width) - 1);
-      const size_t group = i / static_cast<size_t>(groups.size);
-      out[i] = static_cast<float>(code) * s[group] + b[group];
-    }
-    return out;
-  });
+  return StoredTensor::computed(
+      shape, [=, scale_values = plain(scales), bias_values = plain(biases), file = entry.file] {
+        const std::vector<float> s = scale_values.values(), b = bias_values.values();
+        std::vector<float> out(static_cast<size_t>(element_count(shape)));
+        const auto row = static_cast<size_t>(shape.back()), row_bytes = static_cast<size_t>(words.back()) * 4,
+                   width = static_cast<size_t>(groups.bits);
+        for (size_t i = 0; i < out.size(); ++i) {
+          const size_t bit = i % row * width, at = i / row * row_bytes + bit / 8;
+          auto word = static_cast<uint32_t>(codes.data[at]);
+          if (bit % 8 + width > 8) word |= static_cast<uint32_t>(codes.data[at + 1]) << 8;
+          const uint32_t code = word >> bit % 8 & ((1u << width) - 1);
+          const size_t group = i / static_cast<size_t>(groups.size);
+          out[i] = static_cast<float>(code) * s[group] + b[group];
+        }
+        return out;
+      });
 }
 
 /// gpt-oss's blocks (experts, rows, blocks, 16) of codes, low nibble first, and (experts, rows, blocks) of
@@ -273,7 +262,7 @@ StoredTensor changed(const std::string& name, StoredTensor tensor, Change change
     case Change::none:
       return tensor;
     case Change::plus_one:
-      return floats(tensor.shape, [tensor] {
+      return StoredTensor::computed(tensor.shape, [tensor] {
         std::vector<float> values = tensor.values();
         for (float& x : values) x += 1;
         return values;
@@ -304,7 +293,7 @@ StoredTensor changed(const std::string& name, StoredTensor tensor, Change change
       std::erase(tensor.shape, 1);
       return tensor;
     case Change::minus_exp:
-      return floats(tensor.shape, [tensor] {
+      return StoredTensor::computed(tensor.shape, [tensor] {
         std::vector<float> values = tensor.values();
         for (float& x : values) x = -std::exp(x);
         return values;
@@ -419,7 +408,7 @@ ModelFile open_hf_model(const std::filesystem::path& folder) {
   add_tensors(model, shards, family, config);
   if (model.architecture == "gpt-oss") add_gptoss_experts(model, shards);
   for (auto& [name, values] : read.divisors)
-    model.tensors[name] = floats({std::ssize(values)}, [values] { return values; });
+    model.tensors[name] = StoredTensor::computed({std::ssize(values)}, [values] { return values; });
   if (is_set(config, "tie_word_embeddings")) model.tensors.erase("output.weight");
   return model;
 }

@@ -45,6 +45,29 @@ uint64_t StoredTensor::bytes() const {
   return quant::row_bytes(type, static_cast<uint64_t>(element_count(shape)));
 }
 
+StoredTensor StoredTensor::computed(Shape shape, std::function<std::vector<float>()> make) {
+  StoredTensor tensor{.shape = std::move(shape), .type = quant::Type::f32, .read = {}};
+  tensor.read = [make = std::move(make)](std::vector<std::byte>& scratch) -> std::span<const std::byte> {
+    const std::vector<float> values = make();
+    const auto bytes = std::as_bytes(std::span(values));
+    scratch.assign(bytes.begin(), bytes.end());
+    return scratch;
+  };
+  return tensor;
+}
+
+uint64_t ModelFile::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [key, tensor] : tensors) sum += tensor.bytes();
+  return sum;
+}
+
+uint64_t ModelFile::parameters() const {
+  uint64_t sum = 0;
+  for (const auto& [key, tensor] : tensors) sum += static_cast<uint64_t>(element_count(tensor.shape));
+  return sum;
+}
+
 ModelFile ModelFile::open(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path) ? open_hf_model(path) : open_gguf_model(path);
 }

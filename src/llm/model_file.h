@@ -24,6 +24,9 @@ struct StoredTensor {
   /// Its bytes. They are the file's own, or put together in `scratch`.
   std::function<std::span<const std::byte>(std::vector<std::byte>& scratch)> read;
 
+  /// Values that `make` computes when they are read.
+  static StoredTensor computed(Shape shape, std::function<std::vector<float>()> make);
+
   std::vector<float> values() const;  ///< decoded
   uint64_t bytes() const;
 };
@@ -52,6 +55,9 @@ class ModelFile {
   std::vector<double> numbers(std::string_view key) const;  ///< one number is a list of one
 
   int64_t required(std::string_view key) const;  ///< an integer above 0, or ErrorKind::io
+
+  uint64_t bytes() const;       ///< of all tensors
+  uint64_t parameters() const;  ///< their elements
 
   bool has(std::string_view tensor) const { return tensors.contains(tensor); }
   const StoredTensor& tensor(std::string_view name) const;  ///< ErrorKind::io where it is missing

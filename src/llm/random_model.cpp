@@ -51,14 +51,8 @@ void add(ModelFile& model, const std::string& name, Shape shape, quant::Type typ
 }
 
 void add_ones(ModelFile& model, const std::string& name, int64_t size) {
-  StoredTensor tensor{.shape = {size}, .type = quant::Type::f32, .read = {}};
-  tensor.read = [size](std::vector<std::byte>& scratch) {
-    const std::vector<float> ones(static_cast<size_t>(size), 1);
-    const auto bytes = std::as_bytes(std::span(ones));
-    scratch.assign(bytes.begin(), bytes.end());
-    return std::span<const std::byte>(scratch);
-  };
-  model.tensors[name] = std::move(tensor);
+  model.tensors[name] =
+      StoredTensor::computed({size}, [size] { return std::vector<float>(static_cast<size_t>(size), 1); });
 }
 
 }  // namespace

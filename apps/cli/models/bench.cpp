@@ -13,6 +13,7 @@
 #include "llm/model.h"
 #include "llm/random_model.h"
 #include "models/commands.h"
+#include "models/model_flags.h"
 #include "plan/eval.h"
 #include "pull/pull.h"
 #include "term.h"
@@ -129,14 +130,10 @@ void print_trace(llm::Model& model, const Flags& flags, const Test& test) {
 }
 
 int bench(const Flags& flags) {
-  if (flags.threads > 0) setenv("WEFT_THREADS", std::to_string(flags.threads).c_str(), 1);
+  use_threads(flags.threads);
   llm::ModelFile file = flags.shape.empty() ? llm::ModelFile::open(pull::resolve_model(flags.model))
                                             : llm::random_model(flags.shape);
-  uint64_t bytes = 0, parameters = 0;
-  for (const auto& [name, tensor] : file.tensors) {
-    bytes += tensor.bytes();
-    parameters += static_cast<uint64_t>(element_count(tensor.shape));
-  }
+  const uint64_t bytes = file.bytes(), parameters = file.parameters();
   const std::string name =
       flags.shape.empty() ? std::filesystem::path(file.name).filename().string() : flags.shape;
   int64_t most = 1;

@@ -27,23 +27,25 @@ uint64_t cache_bytes(const llm::Config& c) {
 }
 
 ordered_json facts(const llm::ModelFile& file, const llm::Config& c) {
-  uint64_t bytes = 0, elements = 0;
   std::map<std::string, int> types;
-  for (const auto& [name, tensor] : file.tensors) {
-    bytes += tensor.bytes();
-    elements += static_cast<uint64_t>(element_count(tensor.shape));
-    ++types[std::string(quant::traits(tensor.type).name)];
-  }
-  ordered_json out = {{"name", file.name},          {"architecture", c.architecture},
-                      {"parameters", elements},     {"bytes", bytes},
-                      {"layers", c.layers.size()},  {"width", c.width},
-                      {"heads", c.layers[0].heads}, {"key_heads", c.layers[0].kv_heads},
-                      {"head_dim", c.head_dim},     {"vocabulary", c.vocabulary},
-                      {"context", c.context},       {"cache_bytes_per_token", cache_bytes(c)}};
+  for (const auto& [name, tensor] : file.tensors) ++types[std::string(quant::traits(tensor.type).name)];
+  ordered_json out = {{"name", file.name},
+                      {"architecture", c.architecture},
+                      {"parameters", file.parameters()},
+                      {"bytes", file.bytes()},
+                      {"layers", c.layers.size()},
+                      {"width", c.width},
+                      {"heads", c.layers[0].heads},
+                      {"key_heads", c.layers[0].kv_heads},
+                      {"head_dim", c.head_dim},
+                      {"vocabulary", c.vocabulary},
+                      {"context", c.context},
+                      {"cache_bytes_per_token", cache_bytes(c)}};
   if (c.experts.count > 0) out["experts"] = fmt::format("{} of {}", c.experts.used, c.experts.count);
   out["tensor_types"] = types;
   const auto memory = [&](int64_t context) {
-    return bytes + static_cast<uint64_t>(context) * cache_bytes(c) + static_cast<uint64_t>(c.vocabulary) * 4;
+    return file.bytes() + static_cast<uint64_t>(context) * cache_bytes(c) +
+           static_cast<uint64_t>(c.vocabulary) * 4;
   };
   const int64_t usual = std::min<int64_t>(c.context, 4096);
   out["memory"] = {{"context", usual}, {"bytes", memory(usual)}, {"bytes_full_context", memory(c.context)}};

@@ -52,12 +52,16 @@ void ModelFlags::add_to(CLI::App& command) {
   command.add_flag("--exact", exact, "Activations stay floats where weights are quantised");
 }
 
+void use_threads(int64_t threads) {
+  if (threads > 0) setenv("WEFT_THREADS", std::to_string(threads).c_str(), 1);
+}
+
 std::filesystem::path ModelFlags::path() const {
   return pull::resolve_model(model);
 }
 
 LanguageModel ModelFlags::open(const DraftOptions& draft) const {
-  if (threads > 0) setenv("WEFT_THREADS", std::to_string(threads).c_str(), 1);
+  use_threads(threads);
   const DeviceWish wish = device_wish(device);
   ModelOptions options{
       .device = Device::open(wish.value), .may_fall_back = device.empty(), .context = context};

@@ -8,6 +8,9 @@
 /// Flags that commands about models share: llama.cpp's names where it has them.
 namespace weft::cli {
 
+/// --threads for every backend that is opened from now on; 0: as the environment says.
+void use_threads(int64_t threads);
+
 struct ModelFlags {
   std::string model, device, cache_type;
   int64_t context = 0, threads = 0, gpu_layers = -1;
