@@ -12,12 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kChunk = 512;  // tokens of one forward pass, where later ones do not matter to earlier ones
-
-/// Enough for pages of text; the cache of a language model's whole context may not fit.
-int64_t context_of(const std::filesystem::path& path) {
-  return std::min<int64_t>(ModelFile::open(path).integer("context_length").value_or(512), 8192);
-}
+constexpr int64_t kContext = 8192;  // enough for pages of text; the cache of a whole context may not fit
 
 /// A file of sentence-transformers; null where it is not there.
 json read_optional(const std::filesystem::path& file) {
@@ -63,7 +58,7 @@ void check_modules(const std::filesystem::path& folder) {
 }  // namespace
 
 Embedder::Embedder(const std::filesystem::path& path, const Device& device)
-    : model_(path, {.device = device, .context = context_of(path), .cache_type = quant::Type::f32}),
+    : model_(path, {.device = device, .default_context = kContext, .cache_type = quant::Type::f32}),
       tokenizer_(Tokenizer::open(path)),
       most_(model_.context()) {
   if (!std::filesystem::is_directory(path)) {
@@ -90,23 +85,14 @@ std::vector<TokenId> Embedder::tokens_of(std::string_view text) const {
 std::vector<float> Embedder::embed(std::string_view text) {
   const std::vector<TokenId> ids = tokens_of(text);
   const auto width = static_cast<size_t>(model_.config().width);
-  std::vector<double> sum(width, 0);
   Sequence sequence = model_.new_sequence();
-  sequence.is_long = std::ssize(ids) > model_.config().rope_border();
-  const size_t step = model_.config().causal ? kChunk : ids.size();
-  for (size_t first = 0; first < ids.size(); first += step) {
-    const size_t count = std::min(step, ids.size() - first);
-    Batch batch{.activations = true};
-    append(batch, sequence, std::span(ids).subspan(first, count), model_.pages(), true);
-    const Sequence* one[] = {&sequence};
-    add_keys(batch, one);
-    const std::vector<float> rows = model_.forward(batch).to_vector();
-    for (size_t i = 0; i < count; ++i)
-      if (const size_t at = first + i; pooling_ == Pooling::mean || (pooling_ == Pooling::first && at == 0) ||
-                                       (pooling_ == Pooling::last && at + 1 == ids.size()))
-        for (size_t j = 0; j < width; ++j) sum[j] += static_cast<double>(rows[i * width + j]);
-  }
+  const std::vector<float> rows = model_.activations(sequence, ids);
   truncate(sequence, 0, model_.pages());
+  const size_t begin = pooling_ == Pooling::last ? ids.size() - 1 : 0,
+               end = pooling_ == Pooling::first ? 1 : ids.size();
+  std::vector<double> sum(width, 0);
+  for (size_t i = begin; i < end; ++i)
+    for (size_t j = 0; j < width; ++j) sum[j] += static_cast<double>(rows[i * width + j]);
   double square = 0;
   for (double x : sum) square += x * x;
   std::vector<float> result;

@@ -54,10 +54,10 @@ Model::Model(ModelFile file_read, const LoadOptions& options)
       pages_(pages_for(options, state_.context)) {
   for (const AdapterOption& choice : options.adapters)
     state_.weights.add_adapter(open_adapter(choice.path, file()), choice.scale);
-  uint64_t total = 0;
-  for (const auto& [name, tensor] : file().tensors) total += tensor.bytes();
   if (options.progress)
-    state_.weights.on_read = [&, total](uint64_t bytes) { options.progress(std::min(bytes, total), total); };
+    state_.weights.on_read = [&, total = file().bytes()](uint64_t bytes) {
+      options.progress(std::min(bytes, total), total);
+    };
   // One token through all layers asks for every weight.
   Sequence sequence = new_sequence();
   run(sequence, std::vector<TokenId>{0});
@@ -177,6 +177,15 @@ Array Model::replay(const Batch& batch) {
 }
 
 std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> tokens, bool all) {
+  return run_parts(sequence, tokens, all, false);
+}
+
+std::vector<float> Model::activations(Sequence& sequence, std::span<const TokenId> tokens) {
+  return run_parts(sequence, tokens, true, true);
+}
+
+std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId> tokens, bool all,
+                                    bool activations) {
   for (TokenId id : tokens)
     if (id < 0 || id >= config().vocabulary)
       fail(ErrorKind::invalid, "[model] token {} is not one of {}", id, config().vocabulary);
@@ -196,8 +205,9 @@ std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> token
   }
   std::vector<float> logits;
   while (!tokens.empty()) {
-    const auto count = static_cast<size_t>(std::min<int64_t>(kChunk, std::ssize(tokens)));
-    Batch batch;
+    // Where later tokens matter to earlier ones they all go together.
+    const size_t count = config().causal ? std::min<size_t>(kChunk, tokens.size()) : tokens.size();
+    Batch batch{.activations = activations};
     append(batch, sequence, tokens.first(count), pages_, all);
     const Sequence* one[] = {&sequence};
     add_keys(batch, one);
@@ -205,8 +215,8 @@ std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> token
                        std::ranges::none_of(config().ropes, [](const RopeConfig& r) {
                          return r.scaling == "dynamic";  // whose tables depend on the length
                        });
-    const bool again =
-        count == 1 && alike && !is_recurrent() && !caches().empty();  // not the first pass of all
+    const bool again = count == 1 && !activations && alike && !is_recurrent() &&
+                       !caches().empty();  // not the first pass of all
     const Array made = again ? replay(batch) : evaluate(batch);
     tokens = tokens.subspan(count);
     if (!all && !tokens.empty()) continue;
@@ -214,7 +224,8 @@ std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> token
     logits.insert(logits.end(), part.begin(), part.end());
   }
   if (all && !anew.empty())
-    logits.erase(logits.begin(), logits.begin() + static_cast<int64_t>(before) * config().vocabulary);
+    logits.erase(logits.begin(),
+                 logits.begin() + static_cast<ptrdiff_t>(logits.size() / anew.size() * before));
   return logits;
 }
 

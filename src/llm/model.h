@@ -47,6 +47,8 @@ class Model {
   /// Runs tokens of one sequence, in parts that are not too long. Logits of the last, or of all: (n,
   /// vocabulary).
   std::vector<float> run(Sequence& sequence, std::span<const TokenId> tokens, bool all = false);
+  /// The same for what the layers make of each token: (n, width).
+  std::vector<float> activations(Sequence& sequence, std::span<const TokenId> tokens);
   Sequence new_sequence() const { return {}; }
   bool is_recurrent() const;  ///< its state cannot go back
 
@@ -58,6 +60,8 @@ class Model {
  private:
   /// Every array that a pass leaves behind: keys, values, states.
   std::vector<Array*> caches();
+  std::vector<float> run_parts(Sequence& sequence, std::span<const TokenId> tokens, bool all,
+                               bool activations);
   Array evaluate(const Batch& batch);  ///< forward(), with the caches
   /// The same for one token, without writing the graph down again: it was recorded for this number of keys.
   Array replay(const Batch& batch);
