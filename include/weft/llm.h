@@ -57,6 +57,9 @@ struct GenerateOptions {
   /// When the context is full: the first `keep` tokens and the later half of the others go on.
   bool shift = true;
   int64_t keep = 0;
+  /// Tokens that a GPU makes per submit, up to 16, before the host has seen the last ones; 0 = more and more
+  /// while nothing interrupts. No choice of tokens depends on it.
+  int64_t ahead = 0;
 };
 
 /// A token as it was made, and what can be said of the text by now.

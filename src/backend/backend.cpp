@@ -3,6 +3,22 @@
 #include <algorithm>
 
 namespace weft {
+namespace {
+
+class BytesRead : public PendingRead {
+ public:
+  std::span<const std::byte> wait() override { return bytes; }
+  std::vector<std::byte> bytes;
+};
+
+}  // namespace
+
+std::unique_ptr<PendingRead> Backend::read_later(const StoragePtr& from, uint64_t offset, uint64_t bytes) {
+  auto read_now = std::make_unique<BytesRead>();
+  read_now->bytes.resize(bytes);
+  read(from, offset, read_now->bytes);
+  return read_now;
+}
 
 void Backend::run(std::span<const Step> steps) {
   std::vector<StoragePtr> storages;
@@ -11,7 +27,9 @@ void Backend::run(std::span<const Step> steps) {
       for (const Operand& operand : *operands)
         if (operand.storage && std::ranges::find(storages, operand.storage) == storages.end())
           storages.push_back(operand.storage);
-  run(*prepare(steps, storages), storages, {});
+  const std::unique_ptr<Prepared> prepared = prepare(steps, storages);
+  for (uint64_t bytes : prepared->scratch) storages.push_back(alloc(bytes, "scratch"));
+  run(*prepared, storages, {});
 }
 
 }  // namespace weft

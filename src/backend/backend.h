@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -65,6 +66,16 @@ struct Step {
 class Prepared {
  public:
   virtual ~Prepared() = default;
+
+  std::vector<uint64_t> scratch;  ///< bytes of each storage that the steps need besides theirs
+};
+
+/// Bytes on their way to the host.
+class PendingRead {
+ public:
+  virtual ~PendingRead() = default;
+  /// Until they are here; they stay valid as long as this object.
+  virtual std::span<const std::byte> wait() = 0;
 };
 
 /// A device as the layers above see it: memory, and bytes in and out of it. Calls are made by one thread at a
@@ -85,6 +96,8 @@ class Backend {
   virtual void read(const StoragePtr& from, uint64_t offset, std::span<std::byte> bytes) = 0;
   virtual void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset,
                     uint64_t bytes) = 0;
+  /// The bytes as they are at this point of the work, to be waited for when they are needed.
+  virtual std::unique_ptr<PendingRead> read_later(const StoragePtr& from, uint64_t offset, uint64_t bytes);
   virtual void synchronize() = 0;
 
   /// `storages`: all that the steps use, each once. Throws ErrorKind::unsupported for a kernel or dtype that
@@ -92,7 +105,8 @@ class Backend {
   virtual std::unique_ptr<Prepared> prepare(std::span<const Step> steps,
                                             std::span<const StoragePtr> storages) = 0;
 
-  /// Runs the steps in order, on these storages and with these values of the programs' constants.
+  /// Runs the steps in order, on these storages and with these values of the programs' constants. Behind the
+  /// storages of prepare() come those of Prepared::scratch.
   virtual void run(Prepared& prepared, std::span<const StoragePtr> storages,
                    std::span<const double> constants) = 0;
 
@@ -102,6 +116,11 @@ class Backend {
 
   /// Prepares, and runs once.
   void run(std::span<const Step> steps);
+
+  /// What `work` runs, copies and reads later goes to the device as one: at its end, and before each write
+  /// and read in it.
+  virtual void as_one(const std::function<void()>& work) { work(); }
+
   virtual MemoryUse memory() const = 0;
 
   virtual bool has_dtype(DType) const { return true; }

@@ -357,6 +357,10 @@ void Recorder::State::resolve_times() {
       copy_to_staging(time_memory.handle, time_memory.capacity, "timestamps", 0, count * sizeof(uint64_t));
 }
 
+bool Recorder::empty() const {
+  return !state_->encoder;
+}
+
 Fence Recorder::submit() {
   State& s = *state_;
   Device::State& d = *s.device;

@@ -85,6 +85,7 @@ class Recorder {
   /// The bytes as they will be at this point of the work.
   Readback read(const Buffer& buffer, uint64_t offset, uint64_t bytes);
 
+  bool empty() const;  ///< nothing was recorded
   Fence submit();
 
   /// After submit() of a traced recorder: waits, and returns one row per dispatch in order.

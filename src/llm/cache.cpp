@@ -31,6 +31,12 @@ void append(Batch& batch, Sequence& sequence, std::span<const TokenId> tokens, P
   }
 }
 
+size_t filled_keys(size_t count) {
+  // Quarters of powers of two: at most a fifth of the keys are fill.
+  const size_t step = std::max<size_t>(std::bit_floor(count) / 4, kKeyStep);
+  return (count + step - 1) / step * step;
+}
+
 void add_keys(Batch& batch, std::span<const Sequence* const> sequences) {
   for (const Sequence* sequence : sequences)
     for (size_t position = 0; position < sequence->tokens.size(); ++position) {
@@ -38,9 +44,7 @@ void add_keys(Batch& batch, std::span<const Sequence* const> sequences) {
       batch.key_positions.push_back(static_cast<int32_t>(position));
       batch.key_sequences.push_back(sequence->index);
     }
-  // Quarters of powers of two, 64 at least: at most a fifth of the keys are fill.
-  const size_t count = batch.key_rows.size(), step = std::max<size_t>(std::bit_floor(count) / 4, 64),
-               filled = (count + step - 1) / step * step;
+  const size_t filled = filled_keys(batch.key_rows.size());
   batch.key_rows.resize(filled, 0);
   batch.key_positions.resize(filled, 0);
   batch.key_sequences.resize(filled, -1);

@@ -12,6 +12,9 @@ namespace weft::llm {
 /// Rows of the caches that one page has. A sequence takes whole pages.
 inline constexpr int64_t kPageRows = 32;
 
+/// Numbers of keys are multiples of it.
+inline constexpr int64_t kKeyStep = 64;
+
 /// What one forward pass computes: tokens of one or several sequences, one behind the other.
 struct Batch {
   // Per token.
@@ -61,8 +64,10 @@ struct Sequence {
 /// wanted, otherwise of the last.
 void append(Batch& batch, Sequence& sequence, std::span<const TokenId> tokens, Pages& pages, bool all);
 
-/// Adds the keys of all sequences of the batch, filled up so that few numbers of keys occur: a new number is
-/// a new plan.
+/// The number that `count` keys are filled up to, so that few numbers occur: a new one is a new plan.
+size_t filled_keys(size_t count);
+
+/// Adds the keys of all sequences of the batch, filled up.
 void add_keys(Batch& batch, std::span<const Sequence* const> sequences);
 
 /// Forgets tokens from `length` on.

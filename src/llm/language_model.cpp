@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/safetensors.h"
+#include "llm/ahead.h"
 #include "llm/grammar/json_schema.h"
 #include "llm/grammar/token_trie.h"
 #include "llm/model.h"
@@ -123,13 +124,40 @@ struct LanguageModel::Engine {
       return model->run(sequence, tokens, all);
     } catch (const Error& e) {
       if (!is_device_failure(e) || !may_fall_back()) throw;
-      log(LogLevel::warn, "{}; the CPU goes on", e.what());
-      const std::vector<TokenId> text(sequence.tokens.begin(),
-                                      sequence.tokens.begin() + static_cast<int64_t>(before));
-      options.device = Device();
-      open(-1, {});
-      model->run(sequence, text);
-      return model->run(sequence, tokens, all);
+      sequence.tokens.resize(before);
+      return run_on_cpu(tokens, e, all);
+    }
+  }
+
+  /// The same from the beginning of the text, because of what the device said.
+  std::vector<float> run_on_cpu(std::span<const TokenId> tokens, const Error& why, bool all = false) {
+    log(LogLevel::warn, "{}; the CPU goes on", why.what());
+    const std::vector<TokenId> text = sequence.tokens;
+    options.device = Device();
+    open(-1, {});
+    model->run(sequence, text);
+    return model->run(sequence, tokens, all);
+  }
+
+  /// Tokens made ahead, where the device can choose them without the host.
+  std::unique_ptr<llm::Ahead> ahead(Sampler& sampler, const GenerateOptions& wanted) {
+    const std::optional<llm::Choice> choice = llm::choice_of(wanted.sampler);
+    const bool plain = wanted.grammar.empty() && wanted.json_schema.empty() && wanted.logprobs < 0;
+    if (!choice || !plain || drafter || !llm::Ahead::possible(*model)) return nullptr;
+    return std::make_unique<llm::Ahead>(*model, sequence, sampler, *choice, wanted.ahead);
+  }
+
+  /// The token behind `last`, of those made ahead; `wanted` with it. When the device fails there are none any
+  /// more, and its logits come from the CPU.
+  std::optional<TokenId> next_ahead(std::unique_ptr<llm::Ahead>& ahead, TokenId last, int64_t wanted,
+                                    std::vector<float>& logits) {
+    try {
+      return ahead->next(last, wanted);
+    } catch (const Error& e) {
+      if (!is_device_failure(e) || !may_fall_back()) throw;
+      ahead.reset();
+      logits = run_on_cpu(std::span(&last, 1), e);
+      return std::nullopt;
     }
   }
 
@@ -249,8 +277,10 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
   const auto left = [&] {
     return options.max_tokens < 0 ? context() : options.max_tokens - std::ssize(result.tokens);
   };
+  std::unique_ptr<llm::Ahead> ahead = engine.ahead(sampler, options);
+  std::optional<TokenId> made;  // ahead
   while (left() > 0) {
-    const TokenId id = sampler.sample(logits);
+    const TokenId id = made ? *made : sampler.sample(logits);
     sampler.accept(id);
     if (engine.tokenizer.ends_generation(id) && !options.ignore_end) {
       result.reason = FinishReason::end;
@@ -274,8 +304,12 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
       if (!options.shift) break;
       engine.shift(options.keep);
     }
-    logits = engine.next(id, guesses, left() - 1);
+    if (ahead)
+      made = engine.next_ahead(ahead, id, left(), logits);
+    else
+      logits = engine.next(id, guesses, left() - 1);
   }
+  ahead.reset();
   engine.take_back(guesses);
   result.guessed_tokens = guesses.made();
   result.right_guesses = guesses.right();

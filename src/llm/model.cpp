@@ -65,8 +65,8 @@ Model::Model(ModelFile file_read, const LoadOptions& options)
   state_.weights.on_read = {};
 }
 
-Array Model::forward(const Batch& batch) {
-  Pass pass(state_, batch);
+Array Model::forward(const Batch& batch, std::map<std::string, Array> inputs) {
+  Pass pass(state_, batch, std::move(inputs));
   return architecture_.forward(pass);
 }
 
@@ -139,43 +139,6 @@ Array Model::evaluate(const Batch& batch) {
   return wanted[0];
 }
 
-Array Model::replay(const Batch& batch) {
-  recorded_ = batch;
-  const std::vector<std::pair<std::string, const std::vector<int32_t>*>> lists = {
-      {"tokens", &recorded_.tokens},
-      {"positions", &recorded_.positions},
-      {"sequences", &recorded_.sequences},
-      {"rows", &recorded_.rows},
-      {"key rows", &recorded_.key_rows},
-      {"key positions", &recorded_.key_positions},
-      {"key sequences", &recorded_.key_sequences}};
-  std::vector<Array> arguments;
-  for (const auto& [name, list] : lists)
-    arguments.push_back(Array::from_span(std::span(*list), {std::ssize(*list)}, device()));
-  std::vector<size_t> taken;
-  for (Array* cache : caches()) {
-    taken.push_back(arguments.size());
-    arguments.push_back(*cache);
-  }
-  if (!step_)
-    step_ = compile(
-        [this, lists](const std::vector<Array>& given) {
-          std::map<std::string, Array> inputs;
-          for (size_t i = 0; i < lists.size(); ++i) inputs[lists[i].first] = given[i];
-          size_t next = lists.size();
-          for (Array* cache : caches()) *cache = given[next++];
-          Pass pass(state_, recorded_, std::move(inputs));
-          std::vector<Array> results = {architecture_.forward(pass)};
-          for (const Array* cache : caches()) results.push_back(*cache);
-          return results;
-        },
-        taken);
-  const std::vector<Array> results = step_(arguments);
-  size_t next = 1;
-  for (Array* cache : caches()) *cache = results[next++];
-  return results[0];
-}
-
 std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> tokens, bool all) {
   return run_parts(sequence, tokens, all, false);
 }
@@ -207,17 +170,16 @@ std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId>
   while (!tokens.empty()) {
     // Where later tokens matter to earlier ones they all go together.
     const size_t count = config().causal ? std::min<size_t>(kChunk, tokens.size()) : tokens.size();
-    Batch batch{.activations = activations};
-    append(batch, sequence, tokens.first(count), pages_, all);
-    const Sequence* one[] = {&sequence};
-    add_keys(batch, one);
-    const bool alike = std::ranges::all_of(state_.devices, [&](const Device& d) { return d == device(); }) &&
-                       std::ranges::none_of(config().ropes, [](const RopeConfig& r) {
-                         return r.scaling == "dynamic";  // whose tables depend on the length
-                       });
-    const bool again = count == 1 && !activations && alike && !is_recurrent() &&
-                       !caches().empty();  // not the first pass of all
-    const Array made = again ? replay(batch) : evaluate(batch);
+    Array made;
+    if (count == 1 && !activations && steps_.possible()) {
+      made = steps_.logits(sequence, tokens[0]);
+    } else {
+      Batch batch{.activations = activations};
+      append(batch, sequence, tokens.first(count), pages_, all);
+      const Sequence* one[] = {&sequence};
+      add_keys(batch, one);
+      made = evaluate(batch);
+    }
     tokens = tokens.subspan(count);
     if (!all && !tokens.empty()) continue;
     const std::vector<float> part = made.to_vector();

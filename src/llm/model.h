@@ -9,7 +9,7 @@
 #include "array/host_tensor.h"
 #include "llm/architecture.h"
 #include "llm/pass.h"
-#include "weft/compile.h"
+#include "llm/steps.h"
 #include "weft/llm.h"
 
 namespace weft::llm {
@@ -40,9 +40,16 @@ class Model {
   const Device& device() const { return state_.devices.back(); }
   int64_t context() const { return state_.context; }
 
+  const std::vector<Device>& devices() const { return state_.devices; }  ///< of layers, and behind them
+
   Pages& pages() { return pages_; }
-  /// What the architecture gives for a batch: logits (wanted tokens, vocabulary). Not evaluated yet.
-  Array forward(const Batch& batch);
+  Steps& steps() { return steps_; }
+  const Steps& steps() const { return steps_; }
+  /// What the architecture gives for a batch: logits (wanted tokens, vocabulary). Not evaluated yet. `inputs`
+  /// as in Pass.
+  Array forward(const Batch& batch, std::map<std::string, Array> inputs = {});
+  /// Every array that a pass leaves behind: keys, values, states.
+  std::vector<Array*> caches();
 
   /// Runs tokens of one sequence, in parts that are not too long. Logits of the last, or of all: (n,
   /// vocabulary).
@@ -58,19 +65,14 @@ class Model {
   Sequence restore(std::span<const TokenId> tokens, const std::map<std::string, HostTensor>& tensors);
 
  private:
-  /// Every array that a pass leaves behind: keys, values, states.
-  std::vector<Array*> caches();
   std::vector<float> run_parts(Sequence& sequence, std::span<const TokenId> tokens, bool all,
                                bool activations);
   Array evaluate(const Batch& batch);  ///< forward(), with the caches
-  /// The same for one token, without writing the graph down again: it was recorded for this number of keys.
-  Array replay(const Batch& batch);
 
   State state_;
   const Architecture& architecture_;
   Pages pages_;
-  Batch recorded_;  ///< that replay() is about
-  ArraysFunction step_;
+  Steps steps_{*this};
 };
 
 }  // namespace weft::llm

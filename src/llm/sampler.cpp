@@ -158,9 +158,9 @@ void Sampler::keep_allowed() {
 }
 
 /// A number in [0, 1). One for each token and use: they must not depend on each other.
-double Sampler::draw(Draw what) const {
+double Sampler::draw(Draw what, uint32_t ahead) const {
   const std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed_ >> 32), static_cast<uint32_t>(seed_)};
-  return threefry(key, {static_cast<uint32_t>(what), drawn_})[0] * 0x1p-32;
+  return threefry(key, {static_cast<uint32_t>(what), drawn_ + ahead})[0] * 0x1p-32;
 }
 
 }  // namespace weft

@@ -45,6 +45,11 @@ class Sampler {
   /// The next token. Throws ErrorKind::invalid when no token may follow, or when a logit is no number.
   TokenId sample(std::span<const float> logits);
 
+  // For who chooses in the place of sample(): the number that draws the token after `ahead` others, and word
+  // of a token that was drawn so.
+  double share(uint32_t ahead) const { return draw(Draw::token, ahead); }
+  void drawn() { ++drawn_; }
+
   /// The tokens that the last one was chosen from, with their probabilities.
   std::span<const Candidate> candidates() const { return working_.candidates.list(); }
   uint64_t seed() const { return seed_; }
@@ -61,7 +66,7 @@ class Sampler {
   void weigh(std::span<const float> logits);
   void narrow();
   void keep_allowed();
-  double draw(Draw what) const;
+  double draw(Draw what, uint32_t ahead = 0) const;
 
   std::shared_ptr<const Settings> settings_;
   uint64_t seed_;

@@ -112,12 +112,12 @@ class Recording {
     }
   }
 
-  std::vector<Array> run(const std::vector<Array>& arguments) const {
+  std::vector<Array> run(const std::vector<Array>& arguments) {
     const std::vector<StoragePtr> given = storages_of(arguments);
     std::vector<StoragePtr> leaves = storages_;
     for (size_t i = 0; i < leaves.size(); ++i)
       if (argument_[i] >= 0) leaves[i] = given[static_cast<size_t>(argument_[i])];
-    const std::vector<StoragePtr> storages = run_plan(*plan_, device_, leaves, constants_);
+    const std::vector<StoragePtr> storages = run_plan(*plan_, device_, leaves, constants_, memory_);
     std::vector<Array> results;
     for (const Output& output : outputs_) {
       if (output.result < 0) {
@@ -153,6 +153,7 @@ class Recording {
   std::vector<int> argument_;         ///< index of the arguments' storages
   std::vector<double> constants_;
   std::vector<Output> outputs_;
+  Plan::Memory memory_;
 };
 
 }  // namespace

@@ -57,7 +57,8 @@ void eval_on(const Device& device, std::span<const Array> arrays) {
   Graph graph(arrays);
   if (graph.steps.empty()) return;
   const std::shared_ptr<Plan> plan = plan_for(device, graph);
-  const std::vector<StoragePtr> storages = run_plan(*plan, device, graph.storages, graph.constants);
+  Plan::Memory memory;
+  const std::vector<StoragePtr> storages = run_plan(*plan, device, graph.storages, graph.constants, memory);
 
   auto result = plan->results().begin();
   for (const Graph::Step& step : graph.steps) {
@@ -83,9 +84,9 @@ std::shared_ptr<Plan> plan_for(const Device& device, const Graph& graph) {
 }
 
 std::vector<StoragePtr> run_plan(Plan& plan, const Device& device, std::span<const StoragePtr> leaves,
-                                 std::span<const double> constants) {
+                                 std::span<const double> constants, Plan::Memory& memory) {
   steps_run += plan.steps().size();
-  return plan.run(device.backend(), leaves, constants);
+  return plan.run(device.backend(), leaves, constants, memory);
 }
 
 void eval(std::span<const Array> arrays) {

@@ -231,12 +231,21 @@ void Plan::share_memory() {
 }
 
 std::vector<StoragePtr> Plan::run(Backend& backend, std::span<const StoragePtr> leaves,
-                                  std::span<const double> constants) {
+                                  std::span<const double> constants, Memory& memory) {
   std::vector<StoragePtr> storages(leaves.begin(), leaves.end());
-  for (uint64_t bytes : sizes_) storages.push_back(backend.alloc(bytes, "array"));
+  const auto add = [&](uint64_t bytes, std::string_view label) {
+    const size_t place = storages.size() - leaves_;
+    if (place == memory.size()) memory.emplace_back();
+    std::vector<StoragePtr>& known = memory[place];
+    auto free = std::ranges::find_if(known, [](const StoragePtr& s) { return s.use_count() == 1; });
+    if (free == known.end()) free = known.insert(free, backend.alloc(bytes, label));
+    storages.push_back(*free);
+  };
+  for (uint64_t bytes : sizes_) add(bytes, "array");
   if (!prepared_) {
     prepared_ = backend.prepare(bound(steps_, storages), storages);
   }
+  for (uint64_t bytes : prepared_->scratch) add(bytes, "scratch");
   if (!steps_.empty()) backend.run(*prepared_, storages, constants);
   return storages;
 }

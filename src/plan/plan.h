@@ -39,13 +39,18 @@ class Plan {
     Layout layout;
   };
 
+  /// What runs of a plan allocated, for each place in the order of the storages. Kept from run to run, the
+  /// same memory comes to the same places: a GPU finds its bind groups again. What somebody still holds is
+  /// left alone.
+  using Memory = std::vector<std::vector<StoragePtr>>;
+
   Plan(const Graph& graph, const Backend& backend);
 
   /// Runs it on the storages and constants of a graph of the same structure. The values of the wanted steps'
   /// outputs, in order.
   std::vector<Result> const& results() const { return results_; }
   std::vector<StoragePtr> run(Backend& backend, std::span<const StoragePtr> leaves,
-                              std::span<const double> constants);
+                              std::span<const double> constants, Memory& memory);
 
   const std::vector<Step>& steps() const { return steps_; }
 

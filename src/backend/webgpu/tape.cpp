@@ -48,15 +48,25 @@ void Context::dispatch(const gpu::Kernel& kernel, std::span<const gpu::Binding> 
   tape_.dispatches.push_back(std::move(numbers));
 }
 
-void Tape::replay(gpu::Device& device, std::vector<gpu::Buffer> buffers, std::span<const double> constants) {
-  for (uint64_t bytes : scratch) buffers.push_back(device.alloc(bytes, "scratch"));
-  gpu::Recorder recorder(device, "steps");
+bool Tape::set(std::span<const double> constants) {
+  bool tables_change = false;
+  for (Dispatch& d : dispatches)
+    for (const ConstantWord& c : d.constants) {
+      const uint32_t word = constant_word(c.dtype, constants[static_cast<size_t>(c.constant)]);
+      tables_change |= d.table && d.numbers[c.word] != word;
+      d.numbers[c.word] = word;
+    }
+  return tables_change;
+}
+
+void Tape::write_tables(gpu::Device& device) const {
+  for (const Dispatch& d : dispatches)
+    if (d.table && !d.constants.empty()) device.write(d.table, 0, std::as_bytes(std::span(d.numbers)));
+}
+
+void Tape::replay(gpu::Recorder& recorder, std::span<const gpu::Buffer> buffers) const {
   std::vector<gpu::Binding> bindings;
-  for (Dispatch& d : dispatches) {
-    for (const ConstantWord& c : d.constants)
-      d.numbers[c.word] = constant_word(c.dtype, constants[static_cast<size_t>(c.constant)]);
-    const auto words = std::as_bytes(std::span(d.numbers));
-    if (d.table && !d.constants.empty()) device.write(d.table, 0, words);
+  for (const Dispatch& d : dispatches) {
     bindings.clear();
     for (const Part& part : d.bindings) {
       const gpu::Buffer& buffer = part.buffer < 0 ? part.fixed : buffers[static_cast<size_t>(part.buffer)];
@@ -64,9 +74,9 @@ void Tape::replay(gpu::Device& device, std::vector<gpu::Buffer> buffers, std::sp
       bindings.emplace_back(buffer, part.offset,
                             part.size ? part.size : std::max<uint64_t>(buffer.size(), 16));
     }
+    const auto words = std::as_bytes(std::span(d.numbers));
     recorder.dispatch(d.kernel, bindings, d.grid, d.table ? std::span<const std::byte>() : words);
   }
-  recorder.submit();
 }
 
 }  // namespace weft::webgpu

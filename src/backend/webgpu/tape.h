@@ -24,8 +24,8 @@ uint32_t constant_word(DType dtype, double value);
 
 struct Tape : Prepared {
   struct Part {
-    int buffer = -1;    ///< index: those given to replay(), then scratch; -1 = always the same one:
-    gpu::Buffer fixed;  ///< a table
+    int buffer = -1;                ///< index of those given to replay(); -1 = always the same one:
+    gpu::Buffer fixed;              ///< a table
     uint64_t offset = 0, size = 0;  ///< size 0 = all of it
   };
   struct Dispatch {
@@ -36,10 +36,15 @@ struct Tape : Prepared {
     gpu::Buffer table = {};         ///< where there are more numbers than Params holds
     std::vector<ConstantWord> constants = {};
   };
-  std::vector<uint64_t> scratch;  ///< bytes
   std::vector<Dispatch> dispatches;
 
-  void replay(gpu::Device& device, std::vector<gpu::Buffer> buffers, std::span<const double> constants);
+  /// Other values of the plan's constants from now on. True where they are in tables: those are to be written
+  /// before the replay, and behind earlier ones.
+  bool set(std::span<const double> constants);
+  void write_tables(gpu::Device& device) const;
+
+  /// `buffers`: those that the steps were recorded with, or others in their places; then scratch.
+  void replay(gpu::Recorder& recorder, std::span<const gpu::Buffer> buffers) const;
 };
 
 /// Where steps are recorded: kernels see real buffers, the tape remembers which place each has.

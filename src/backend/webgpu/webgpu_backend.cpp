@@ -2,7 +2,6 @@
 
 #include "backend/webgpu/builder.h"
 #include "base/error.h"
-#include "gpu/recorder.h"
 
 namespace weft {
 namespace {
@@ -19,25 +18,65 @@ std::vector<gpu::Buffer> buffers_of(std::span<const StoragePtr> storages) {
   return buffers;
 }
 
+class GpuRead : public PendingRead {
+ public:
+  explicit GpuRead(gpu::Readback readback) : readback_(std::move(readback)) {}
+  std::span<const std::byte> wait() override { return readback_.wait(); }
+
+ private:
+  gpu::Readback readback_;
+};
+
 }  // namespace
 
 StoragePtr WebgpuBackend::alloc(uint64_t bytes, std::string_view label) {
   return std::make_shared<WebgpuStorage>(device_.alloc(bytes, label));
 }
 
+void WebgpuBackend::as_one(const std::function<void()>& work) {
+  if (recorder_) return work();
+  recorder_.emplace(device_, "steps");
+  try {
+    work();
+    submit();
+  } catch (...) {
+    recorder_.reset();
+    throw;
+  }
+  recorder_.reset();
+}
+
+void WebgpuBackend::submit() {
+  if (!recorder_ || recorder_->empty()) return;
+  recorder_->submit();
+  recorder_.emplace(device_, "steps");
+}
+
 void WebgpuBackend::write(const StoragePtr& to, uint64_t offset, std::span<const std::byte> bytes) {
+  submit();  // the queue writes before it begins with what is submitted later
   device_.write(own(to, "write"), offset, bytes);
 }
 
 void WebgpuBackend::read(const StoragePtr& from, uint64_t offset, std::span<std::byte> bytes) {
+  submit();
   device_.read(own(from, "read"), offset, bytes);
+}
+
+std::unique_ptr<PendingRead> WebgpuBackend::read_later(const StoragePtr& from, uint64_t offset,
+                                                       uint64_t bytes) {
+  std::unique_ptr<PendingRead> pending;
+  as_one([&] { pending = std::make_unique<GpuRead>(recorder_->read(own(from, "read"), offset, bytes)); });
+  return pending;
 }
 
 void WebgpuBackend::copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to,
                          uint64_t to_offset, uint64_t bytes) {
-  gpu::Recorder recorder(device_, "copy");
-  recorder.copy(own(from, "copy"), from_offset, own(to, "copy"), to_offset, bytes);
-  recorder.submit();
+  as_one([&] { recorder_->copy(own(from, "copy"), from_offset, own(to, "copy"), to_offset, bytes); });
+}
+
+void WebgpuBackend::synchronize() {
+  submit();
+  device_.synchronize();
 }
 
 std::unique_ptr<Prepared> WebgpuBackend::prepare(std::span<const Step> steps,
@@ -51,7 +90,12 @@ std::unique_ptr<Prepared> WebgpuBackend::prepare(std::span<const Step> steps,
 
 void WebgpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
                         std::span<const double> constants) {
-  dynamic_cast<webgpu::Tape&>(prepared).replay(device_, buffers_of(storages), constants);
+  auto& tape = dynamic_cast<webgpu::Tape&>(prepared);
+  if (tape.set(constants)) {
+    submit();
+    tape.write_tables(device_);
+  }
+  as_one([&] { tape.replay(*recorder_, buffers_of(storages)); });
 }
 
 MemoryUse WebgpuBackend::memory() const {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include "backend/backend.h"
-#include "gpu/device.h"
+#include "gpu/recorder.h"
 
 namespace weft {
 
@@ -29,12 +31,14 @@ class WebgpuBackend : public Backend {
   void read(const StoragePtr& from, uint64_t offset, std::span<std::byte> bytes) override;
   void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset,
             uint64_t bytes) override;
-  void synchronize() override { device_.synchronize(); }
+  std::unique_ptr<PendingRead> read_later(const StoragePtr& from, uint64_t offset, uint64_t bytes) override;
+  void synchronize() override;
   std::unique_ptr<Prepared> prepare(std::span<const Step> steps,
                                     std::span<const StoragePtr> storages) override;
   using Backend::run;
   void run(Prepared& prepared, std::span<const StoragePtr> storages,
            std::span<const double> constants) override;
+  void as_one(const std::function<void()>& work) override;
   MemoryUse memory() const override;
   bool has_dtype(DType dtype) const override { return dtype != DType::i64; }  // WGSL has none
   bool has_kernel(std::string_view op) const override;
@@ -44,8 +48,11 @@ class WebgpuBackend : public Backend {
   gpu::Device& device() { return device_; }
 
  private:
+  void submit();  ///< what as_one() has so far
+
   gpu::Device device_;
   bool software_;
+  std::optional<gpu::Recorder> recorder_;  ///< inside as_one()
 };
 
 }  // namespace weft

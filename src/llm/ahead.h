@@ -1,0 +1,47 @@
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <optional>
+
+#include "llm/model.h"
+#include "llm/sampler.h"
+
+namespace weft::llm {
+
+/// Tokens that a device makes while the host still reads the ones before them: several per submit, and
+/// another submit on its way. The sequence only has what was taken, as if each token had been waited for;
+/// what nobody took is forgotten.
+class Ahead {
+ public:
+  /// Where `choice` is empty, or the model's device is the CPU, there is nothing to gain: none.
+  static bool possible(const Model& model);
+
+  /// `steps`: per submit; 0: more and more, as long as they come fast.
+  Ahead(Model& model, Sequence& sequence, Sampler& sampler, const Choice& choice, int64_t steps);
+  ~Ahead();
+  Ahead(const Ahead&) = delete;
+  Ahead& operator=(const Ahead&) = delete;
+
+  /// The token behind `last`, which the sequence has then. No more than `wanted` are computed, this one
+  /// counted. Needs a context that is not full.
+  TokenId next(TokenId last, int64_t wanted);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void submit(TokenId last, int64_t wanted);
+  void receive();
+
+  Model& model_;
+  Sequence& sequence_;
+  Sampler& sampler_;
+  Choice choice_;
+  bool grows_;
+  int64_t steps_;                   ///< of the next submit
+  int64_t open_ = 0;                ///< tokens submitted and not taken
+  std::deque<Steps::Chosen> sent_;  ///< not received
+  std::deque<TokenId> ready_;       ///< received
+  Clock::time_point received_ = Clock::now();
+};
+
+}  // namespace weft::llm

@@ -1,0 +1,148 @@
+#include "llm/steps.h"
+
+#include <algorithm>
+
+#include "array/node.h"
+#include "llm/model.h"
+#include "ops/shorthand.h"
+
+namespace weft::llm {
+namespace {
+
+// Positions of the table. Numbers of keys are multiples of it, so they are the same for all of its positions.
+constexpr int64_t kPositions = kKeyStep;
+constexpr int64_t kLogits = -1;  // what a step may end with in the place of a token
+constexpr double kShareSteps = 1 << 24;
+
+enum Column { kRow, kPosition, kShare, kIndex, kNext, kColumns };
+
+enum Argument { kToken, kAt, kTable, kKeyRows, kSettings, kIds, kFirstCache };
+
+Array upload(const std::vector<int32_t>& values, const Shape& shape, const Device& device) {
+  return Array::from_span(std::span(values), shape, device);
+}
+
+}  // namespace
+
+bool Steps::possible() const {
+  const Config& config = model_.config();
+  const bool here =
+      std::ranges::all_of(model_.devices(), [&](const Device& d) { return d == model_.device(); });
+  const bool fixed = std::ranges::none_of(config.ropes, [](const RopeConfig& r) {
+    return r.scaling == "dynamic";  // whose tables depend on the length
+  });
+  return here && fixed && config.causal && !model_.is_recurrent() &&
+         !model_.caches().empty();  // not the first pass of all
+}
+
+/// The table, and the rows of all keys, for a position that is not the one after the last step's.
+void Steps::move_to(Sequence& sequence, int64_t position, const Share& share) {
+  const int64_t first = position / kPositions * kPositions,
+                end = std::min(first + kPositions, model_.context());
+  while (std::ssize(sequence.pages) * kPageRows < end) sequence.pages.push_back(model_.pages().take());
+  std::vector<int32_t> table, at;
+  for (int64_t i = 0; i < kPositions; ++i) {
+    const int64_t p = first + i;
+    const double drawn = share && p >= position && p < end ? share(p) : 0;
+    const int32_t columns[kColumns] = {p < end ? sequence.row(p) : 0, static_cast<int32_t>(p),
+                                       static_cast<int32_t>(drawn * kShareSteps), static_cast<int32_t>(i),
+                                       static_cast<int32_t>(std::min(i + 1, kPositions - 1))};
+    table.insert(table.end(), columns, columns + kColumns);
+    if (p == position) at.assign(columns, columns + kColumns);
+  }
+  std::vector<int32_t> rows(filled_keys(static_cast<size_t>(position) + 1), 0);
+  for (int64_t p = 0; p < end; ++p) rows[static_cast<size_t>(p)] = sequence.row(p);
+  const Device& device = model_.device();
+  table_ = upload(table, {kPositions, kColumns}, device);
+  at_ = upload(at, {1, kColumns}, device);
+  key_rows_ = upload(rows, {std::ssize(rows)}, device);
+  pages_ = sequence.pages;
+  position_ = position;
+}
+
+ArraysFunction Steps::record(int64_t ends) {
+  std::vector<size_t> taken = {kIds};
+  for (size_t i = 0; i < model_.caches().size(); ++i) taken.push_back(kFirstCache + i);
+  const auto f = [this, ends](const std::vector<Array>& given) {
+    const Device& device = model_.device();
+    const auto column = [&](Column c) { return reshape(slice_dim(given[kAt], 1, c, c + 1), {1}); };
+    const int64_t keys = given[kKeyRows].shape(0);
+    std::vector<int32_t> positions;
+    for (int32_t i = 0; i < keys; ++i) positions.push_back(i);
+    const std::vector<int32_t> same(static_cast<size_t>(keys), 0);
+    // Keys behind the token are not seen because of their positions: nothing has to say which are fill.
+    const std::map<std::string, Array> inputs = {{"tokens", given[kToken]},
+                                                 {"positions", column(kPosition)},
+                                                 {"sequences", upload({0}, {1}, device)},
+                                                 {"rows", column(kRow)},
+                                                 {"key rows", given[kKeyRows]},
+                                                 {"key positions", upload(positions, {keys}, device)},
+                                                 {"key sequences", upload(same, {keys}, device)}};
+    const std::vector<Array*> caches = model_.caches();
+    for (size_t i = 0; i < caches.size(); ++i) *caches[i] = given[kFirstCache + i];
+    Batch one;
+    one.tokens = one.positions = one.sequences = one.rows = one.outputs = {0};
+    Array made = model_.forward(one, inputs), ids = given[kIds];
+    if (ends != kLogits) {
+      const Array share = as(column(kShare), DType::f32) * (1 / kShareSteps);
+      made = choose(ends, made, share, given[kSettings]);
+      ids = call("put_rows", {ids, column(kIndex), reshape(made, {1, 1})});
+    }
+    std::vector<Array> results = {made, index_select(given[kTable], column(kNext), 0), ids};
+    for (const Array* cache : caches) results.push_back(*cache);
+    return results;
+  };
+  return compile(f, taken);
+}
+
+Array Steps::step(const Array& token, int64_t ends) {
+  if (!ids_) {
+    ids_ = upload(std::vector<int32_t>(kPositions, 0), {kPositions, 1}, model_.device());
+    settings_ = Choice().settings(model_.device());
+  }
+  std::vector<Array> arguments = {token, at_, table_, key_rows_, settings_, ids_};
+  const std::vector<Array*> caches = model_.caches();
+  for (const Array* cache : caches) arguments.push_back(*cache);
+  ArraysFunction& function = recorded_[ends];
+  if (!function) function = record(ends);
+  const std::vector<Array> results = function(arguments);
+  at_ = results[kAt];
+  ids_ = results[2];
+  for (size_t i = 0; i < caches.size(); ++i) *caches[i] = results[3 + i];
+  ++position_;
+  return results[0];
+}
+
+Array Steps::logits(Sequence& sequence, TokenId token) {
+  const auto position = std::ssize(sequence.tokens);
+  if (position != position_ || position % kPositions == 0 || sequence.pages != pages_)
+    move_to(sequence, position, {});
+  sequence.tokens.push_back(token);
+  return step(upload({token}, {1}, model_.device()), kLogits);
+}
+
+void Steps::start(Sequence& sequence, TokenId token, const Choice& choice, Share share) {
+  const Device& device = model_.device();
+  sequence_ = &sequence;
+  share_ = std::move(share);
+  top_k_ = choice.top_k;
+  settings_ = choice.settings(device);
+  token_ = upload({token}, {1}, device);
+  move_to(sequence, std::ssize(sequence.tokens), share_);
+}
+
+Steps::Chosen Steps::run(int64_t count) {
+  const int64_t index = position_ % kPositions;
+  if (index == 0) move_to(*sequence_, position_, share_);
+  Chosen chosen{.count = std::min(count, kPositions - index)};
+  Backend& backend = model_.device().backend();
+  backend.as_one([&] {
+    for (int64_t i = 0; i < chosen.count; ++i) token_ = step(token_, top_k_);
+    const uint64_t word = sizeof(int32_t);
+    chosen.ids = backend.read_later(value_of(ids_).storage, static_cast<uint64_t>(index) * word,
+                                    static_cast<uint64_t>(chosen.count) * word);
+  });
+  return chosen;
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "backend/backend.h"
+#include "llm/cache.h"
+#include "llm/choice.h"
+#include "weft/compile.h"
+
+namespace weft::llm {
+
+class Model;
+
+/// Passes of one token behind the other. They are recorded, once for each number of keys, and run again with
+/// what changes: a few numbers that the device looks up by itself in a table of the next positions, so that
+/// nothing has to come from the host between one step and the next.
+class Steps {
+ public:
+  explicit Steps(Model& model) : model_(model) {}
+
+  /// Whether steps can stand for passes of a single token: all layers are on one device, and a step depends
+  /// on nothing but the token, its position and the caches' rows.
+  bool possible() const;
+
+  /// Logits (1, vocabulary) of a token, which the sequence has then.
+  Array logits(Sequence& sequence, TokenId token);
+
+  /// From here on tokens are chosen on the device. The first step has `token`, which comes next behind those
+  /// of the sequence; `share` gives the number for the token that a position's step chooses.
+  using Share = std::function<double(int64_t position)>;
+  void start(Sequence& sequence, TokenId token, const Choice& choice, Share share);
+
+  /// Up to `count` steps, submitted as one: fewer where the table of positions ends. Their tokens are on
+  /// their way. Takes pages, but leaves the sequence's tokens as they are.
+  struct Chosen {
+    int64_t count = 0;
+    std::unique_ptr<PendingRead> ids;  ///< i32
+  };
+  Chosen run(int64_t count);
+
+ private:
+  void move_to(Sequence& sequence, int64_t position, const Share& share);
+  Array step(const Array& token, int64_t ends);
+  ArraysFunction record(int64_t ends);
+
+  Model& model_;
+  std::map<int64_t, ArraysFunction> recorded_;  ///< by what they end with: a choice's top_k, or logits
+  // Of the sequence at hand.
+  int64_t position_ = -1;       ///< of the next step
+  std::vector<int32_t> pages_;  ///< that the table and the rows are about
+  Array at_;                    ///< the next position's row of the table
+  Array table_;                 ///< i32 (positions, columns)
+  Array key_rows_;              ///< i32 (keys)
+  // Of tokens that the device chooses.
+  Sequence* sequence_ = nullptr;
+  Share share_;
+  int64_t top_k_ = 1;
+  Array settings_, token_, ids_;  ///< ids_ (positions, 1): the tokens chosen, by their row of the table
+};
+
+}  // namespace weft::llm
