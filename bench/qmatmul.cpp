@@ -147,7 +147,7 @@ void measure_forms(WebgpuBackend& backend, const Row& row, double limit, term::T
               context, operands.step("qmatmul_i8", i),
               {.threads = threads, .lanes = lanes, .rows = rows, .vectors = row.m, .subgroups = true});
         const double seconds = median_seconds(limit, [&] {
-          tape.replay(backend.device(), buffers, {});
+          tape.replay(backend.device(), buffers);
           backend.synchronize();
         });
         table.add(result(row, fmt::format("threads {} lanes {} rows {}", threads, lanes, rows),

@@ -14,7 +14,7 @@ namespace weft::llm {
 /// what nobody took is forgotten.
 class Ahead {
  public:
-  /// Where `choice` is empty, or the model's device is the CPU, there is nothing to gain: none.
+  /// Not on the CPU: it would make what nobody takes in the time of what is asked for.
   static bool possible(const Model& model);
 
   /// `steps`: per submit; 0: more and more, as long as they come fast.

@@ -34,9 +34,8 @@ std::optional<Choice> choice_of(const SamplerOptions& o) {
   return Choice{all ? 0 : o.top_k, o.top_p, o.min_p, o.temperature};
 }
 
-Array Choice::settings(const Device& device) const {
-  return Array::from_vector({top_p < 1 ? top_p : kNever, min_p > 0 ? std::log(min_p) : -kNever, temperature},
-                            {3}, device);
+std::vector<float> Choice::settings() const {
+  return {top_p < 1 ? top_p : kNever, min_p > 0 ? std::log(min_p) : -kNever, temperature};
 }
 
 Array choose(int64_t top_k, const Array& logits, const Array& share, const Array& settings) {

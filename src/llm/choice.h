@@ -12,8 +12,8 @@ struct Choice {
   int64_t top_k = 1;  ///< 1: the best; 0: all
   float top_p = 1, min_p = 0, temperature = 1;
 
-  /// For choose(): what may change from call to call with the same kernels.
-  Array settings(const Device& device) const;
+  /// For choose(), (3): what changes nothing in its kernels.
+  std::vector<float> settings() const;
 };
 
 /// The choice that these options are, where there is one.

@@ -35,6 +35,14 @@ bool Steps::possible() const {
          !model_.caches().empty();  // not the first pass of all
 }
 
+template <typename T>
+void Steps::put(Array& to, const std::vector<T>& values, const Shape& shape) {
+  if (!to)
+    to = Array::from_span(std::span(values), shape, model_.device());
+  else
+    model_.device().backend().write(value_of(to).storage, 0, std::as_bytes(std::span(values)));
+}
+
 /// The table, and the rows of all keys, for a position that is not the one after the last step's.
 void Steps::move_to(Sequence& sequence, int64_t position, const Share& share) {
   const int64_t first = position / kPositions * kPositions,
@@ -50,12 +58,13 @@ void Steps::move_to(Sequence& sequence, int64_t position, const Share& share) {
     table.insert(table.end(), columns, columns + kColumns);
     if (p == position) at.assign(columns, columns + kColumns);
   }
-  std::vector<int32_t> rows(filled_keys(static_cast<size_t>(position) + 1), 0);
+  std::vector<int32_t> rows(filled_keys(static_cast<size_t>(model_.context())), 0);
   for (int64_t p = 0; p < end; ++p) rows[static_cast<size_t>(p)] = sequence.row(p);
-  const Device& device = model_.device();
-  table_ = upload(table, {kPositions, kColumns}, device);
-  at_ = upload(at, {1, kColumns}, device);
-  key_rows_ = upload(rows, {std::ssize(rows)}, device);
+  put(table_, table, {kPositions, kColumns});
+  put(at_, at, {1, kColumns});
+  put(rows_, rows, {std::ssize(rows)});
+  const auto keys = static_cast<int64_t>(filled_keys(static_cast<size_t>(position) + 1));
+  key_rows_ = slice_dim(rows_, 0, 0, keys);
   pages_ = sequence.pages;
   position_ = position;
 }
@@ -95,12 +104,10 @@ ArraysFunction Steps::record(int64_t ends) {
   return compile(f, taken);
 }
 
-Array Steps::step(const Array& token, int64_t ends) {
-  if (!ids_) {
-    ids_ = upload(std::vector<int32_t>(kPositions, 0), {kPositions, 1}, model_.device());
-    settings_ = Choice().settings(model_.device());
-  }
-  std::vector<Array> arguments = {token, at_, table_, key_rows_, settings_, ids_};
+Array Steps::step(int64_t ends) {
+  if (!ids_) put(ids_, std::vector<int32_t>(kPositions, 0), {kPositions, 1});
+  if (!settings_) put(settings_, Choice().settings(), {3});
+  std::vector<Array> arguments = {token_, at_, table_, key_rows_, settings_, ids_};
   const std::vector<Array*> caches = model_.caches();
   for (const Array* cache : caches) arguments.push_back(*cache);
   ArraysFunction& function = recorded_[ends];
@@ -118,16 +125,16 @@ Array Steps::logits(Sequence& sequence, TokenId token) {
   if (position != position_ || position % kPositions == 0 || sequence.pages != pages_)
     move_to(sequence, position, {});
   sequence.tokens.push_back(token);
-  return step(upload({token}, {1}, model_.device()), kLogits);
+  put(token_, std::vector{token}, {1});
+  return step(kLogits);
 }
 
 void Steps::start(Sequence& sequence, TokenId token, const Choice& choice, Share share) {
-  const Device& device = model_.device();
   sequence_ = &sequence;
   share_ = std::move(share);
   top_k_ = choice.top_k;
-  settings_ = choice.settings(device);
-  token_ = upload({token}, {1}, device);
+  put(settings_, choice.settings(), {3});
+  put(token_, std::vector{token}, {1});
   move_to(sequence, std::ssize(sequence.tokens), share_);
 }
 
@@ -137,7 +144,7 @@ Steps::Chosen Steps::run(int64_t count) {
   Chosen chosen{.count = std::min(count, kPositions - index)};
   Backend& backend = model_.device().backend();
   backend.as_one([&] {
-    for (int64_t i = 0; i < chosen.count; ++i) token_ = step(token_, top_k_);
+    for (int64_t i = 0; i < chosen.count; ++i) token_ = step(top_k_);
     const uint64_t word = sizeof(int32_t);
     chosen.ids = backend.read_later(value_of(ids_).storage, static_cast<uint64_t>(index) * word,
                                     static_cast<uint64_t>(chosen.count) * word);

@@ -40,8 +40,11 @@ class Steps {
   Chosen run(int64_t count);
 
  private:
+  /// Writes into the array's own memory, so that plans find the same buffer there.
+  template <typename T>
+  void put(Array& to, const std::vector<T>& values, const Shape& shape);
   void move_to(Sequence& sequence, int64_t position, const Share& share);
-  Array step(const Array& token, int64_t ends);
+  Array step(int64_t ends);
   ArraysFunction record(int64_t ends);
 
   Model& model_;
@@ -51,12 +54,14 @@ class Steps {
   std::vector<int32_t> pages_;  ///< that the table and the rows are about
   Array at_;                    ///< the next position's row of the table
   Array table_;                 ///< i32 (positions, columns)
-  Array key_rows_;              ///< i32 (keys)
+  Array rows_;                  ///< i32 (positions): of the caches
+  Array key_rows_;              ///< as many of them as there are keys
+  Array token_;                 ///< i32 (1), of the next step
   // Of tokens that the device chooses.
   Sequence* sequence_ = nullptr;
   Share share_;
   int64_t top_k_ = 1;
-  Array settings_, token_, ids_;  ///< ids_ (positions, 1): the tokens chosen, by their row of the table
+  Array settings_, ids_;  ///< ids_ (positions, 1): the tokens chosen, by their row of the table
 };
 
 }  // namespace weft::llm

@@ -1,5 +1,7 @@
 // Ops that choose elements by index, and sorting, which makes such indices. What the user calls checks and
 // composes; the primitives below it are one kernel each in every backend.
+#include <limits>
+
 #include "base/error.h"
 #include "ops/shorthand.h"
 
@@ -103,11 +105,10 @@ std::vector<Op> primitive_rows() {
        .min_inputs = 3,
        .max_inputs = 3,
        .infer = infer_put_rows,
-       .gradient =
-           [](const GradCall& c) -> Arrays {
-             const Array &g = c.output_grads[0], &idx = c.inputs[1];
-             return {call("put_rows", {g, idx, zeros_like(c.inputs[2])}), {}, along("index_pick", {g, idx}, 0)};
-           },
+       .gradient = [](const GradCall& c) -> Arrays {
+         const Array &g = c.output_grads[0], &idx = c.inputs[1];
+         return {call("put_rows", {g, idx, zeros_like(c.inputs[2])}), {}, along("index_pick", {g, idx}, 0)};
+       },
        .in_place = true},
       // x -> values, indices
       primitive(
@@ -220,10 +221,29 @@ Arrays sort_form(const OpCall& c) {
   return apply("sort_pairs", {c.inputs[0]}, {{"dim", dim_of(c)}, {"descending", c.attrs.flag("descending")}});
 }
 
+constexpr int64_t kRun = 1024;  // elements that a GPU sorts in one dispatch
+
+/// The largest of long lines: of each run of elements first, then of those. A GPU sorts the runs of a line
+/// side by side in shared memory. Equal elements stay in their order, and fill comes last.
+Arrays largest_of_runs(const Array& x, int64_t k) {
+  const int64_t size = x.shape(-1), runs = (size + kRun - 1) / kRun;
+  Shape cut(x.shape().begin(), x.shape().end() - 1), flat = cut;
+  cut.insert(cut.end(), {runs, kRun});
+  flat.push_back(runs * k);
+  const Array filled = pad_dim(x, -1, 0, runs * kRun - size, -std::numeric_limits<double>::infinity());
+  const Sorted best = topk(reshape(filled, cut), k);
+  const Array places = best.indices + unsqueeze(iota(runs, x) * kRun, -1);
+  const Sorted all = topk(reshape(best.values, flat), k);
+  return {all.values, gather(reshape(places, flat), all.indices, -1)};
+}
+
 Arrays topk_form(const OpCall& c) {
   const Array& x = c.inputs[0];
   const int64_t dim = dim_of(c), k = c.attrs.integer("k"), size = x.ndim() ? x.shape(dim) : 1;
   if (k < 0 || k > size) fail(ErrorKind::invalid, "[topk] k is {}, dim {} has {} elements", k, dim, size);
+  const bool few = k > 0 && k <= kRun / 4 && size > 4 * kRun;
+  if (few && dim + 1 == static_cast<int64_t>(x.ndim()) && c.attrs.flag("largest") && is_float(x.dtype()))
+    return largest_of_runs(x, k);
   Arrays pairs = apply("sort_pairs", {x}, {{"dim", dim}, {"descending", c.attrs.flag("largest")}});
   if (k < size)
     for (Array& part : pairs) part = slice_dim(part, dim, 0, k);

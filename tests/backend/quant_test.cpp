@@ -237,7 +237,7 @@ TEST_SUITE("quantised") {
         webgpu::Tape tape;
         webgpu::Context context(backend->device(), tape, buffers);
         webgpu::multiply_packed(context, step, form);
-        tape.replay(backend->device(), buffers, {});
+        tape.replay(backend->device(), buffers);
         CAPTURE(form.tiles);
         CAPTURE(form.lanes);
         product.check(out.to_vector(), bytes ? product.rounded() : product.x);

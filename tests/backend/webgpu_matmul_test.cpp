@@ -81,7 +81,7 @@ void check(const std::vector<Case>& cases, const std::function<void(MatmulDevice
       webgpu::Tape tape;
       webgpu::Context context(device, tape, buffers);
       webgpu::matmul(context, {.kernel = "matmul_batched", .inputs = {a, b}, .outputs = {out}}, as_if);
-      tape.replay(device, buffers, {});
+      tape.replay(device, buffers);
       Sample got = p.out;
       device.read(buffers[2], 0, got.storage);
       check_values(got, p.want);

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <limits>
 
 #include "array/host_tensor.h"
 #include "backend/cpu/kernel.h"
@@ -105,6 +106,22 @@ TEST_SUITE("base: ops indexing") {
     CHECK(values(low[1]) == Floats{1, 2, 1, 2});
     CHECK(dlow == Floats{0, 1, 2, 0, 3, 4});
     CHECK(values(apply("sort", {floats({5}, {})})[0]) == Floats{5});
+  }
+
+  TEST_CASE("the largest of long lines, equal ones in their order") {
+    constexpr int64_t kSize = 9001;
+    Floats line;
+    for (int64_t i = 0; i < 2 * kSize; ++i) line.push_back(static_cast<float>(i * 7919 % 613));
+    line[77] = std::numeric_limits<float>::quiet_NaN();  // counts as the largest
+    const Array x = floats(line, {2, kSize});
+    for (int64_t k : {1, 40, 256}) {
+      CAPTURE(k);
+      const Sorted best = topk(x, k), all = sort(x, -1, true);
+      CHECK(values(best.indices) == values(slice_dim(all.indices, 1, 0, k)));
+      const Floats got = values(best.values), want = values(slice_dim(all.values, 1, 0, k));
+      CHECK(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0);
+    }
+    CHECK(gradient(topk(x, 2).values, {1, 2, 3, 4}, x)[77] == 1);
   }
 
   TEST_CASE("searchsorted on both sides of equal values") {

@@ -10,7 +10,7 @@
 #include "backend/backend.h"
 #include "backend/select.h"
 #include "backend/webgpu/webgpu_backend.h"
-#include "llm/model.h"
+#include "llm/ahead.h"
 #include "llm/random_model.h"
 #include "models/commands.h"
 #include "models/model_flags.h"
@@ -66,6 +66,16 @@ struct Test {
   }
 };
 
+/// Makes tokens behind `id` as generate() does: the likeliest, chosen by the device where it can.
+void make_tokens(llm::Model& model, llm::Sequence& sequence, TokenId id, int64_t count) {
+  Sampler sampler({.temperature = 0});
+  std::optional<llm::Ahead> ahead;
+  if (llm::Ahead::possible(model)) ahead.emplace(model, sequence, sampler, llm::Choice(), 0);
+  for (; count > 0; --count)
+    id = ahead && ahead->room() > 0 ? ahead->next(id, count)
+                                    : sampler.sample(model.run(sequence, std::span(&id, 1)));
+}
+
 /// Runs the tokens behind `depth` others. `before` is called between the two.
 double run_round(llm::Model& model, const Flags& flags, const Test& test, int64_t seed,
                  const std::function<void()>& before) {
@@ -83,7 +93,7 @@ double run_round(llm::Model& model, const Flags& flags, const Test& test, int64_
   if (test.at_once)
     model.run(sequence, list);
   else
-    for (const TokenId& id : list) model.run(sequence, std::span(&id, 1));
+    make_tokens(model, sequence, list[0], test.tokens);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   llm::truncate(sequence, 0, model.pages());
   return seconds;
