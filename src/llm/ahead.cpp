@@ -30,10 +30,15 @@ Ahead::~Ahead() {
   truncate(sequence_, sequence_.tokens.size(), model_.pages());
 }
 
+int64_t Ahead::room() const {
+  if (!possible(model_)) return 0;
+  const int64_t border = sequence_.is_long ? model_.context() : model_.config().rope_border();
+  return std::min(border, model_.context()) - std::ssize(sequence_.tokens);
+}
+
 TokenId Ahead::next(TokenId last, int64_t wanted) {
-  while (sent_.size() < kInFlight &&
-         open_ < std::min(wanted, model_.context() - std::ssize(sequence_.tokens)))
-    submit(last, wanted);
+  wanted = std::min(wanted, room());
+  while (sent_.size() < kInFlight && open_ < wanted) submit(last, wanted);
   if (ready_.empty()) receive();
   const TokenId id = ready_.front();
   ready_.pop_front();
@@ -49,8 +54,7 @@ void Ahead::submit(TokenId last, int64_t wanted) {
     model_.steps().start(sequence_, last, choice_, [this](int64_t position) {
       return sampler_.share(static_cast<uint32_t>(position - std::ssize(sequence_.tokens)));
     });
-  const int64_t room = model_.context() - std::ssize(sequence_.tokens);
-  sent_.push_back(model_.steps().run(std::min({steps_, wanted - open_, room - open_})));
+  sent_.push_back(model_.steps().run(std::min(steps_, wanted - open_)));
   open_ += sent_.back().count;
 }
 

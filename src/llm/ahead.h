@@ -23,8 +23,12 @@ class Ahead {
   Ahead(const Ahead&) = delete;
   Ahead& operator=(const Ahead&) = delete;
 
+  /// Tokens that may follow the sequence's. None where the host has to do something first: shift a context,
+  /// compute a text anew at the border of longrope, or all of it when the device is not there any more.
+  int64_t room() const;
+
   /// The token behind `last`, which the sequence has then. No more than `wanted` are computed, this one
-  /// counted. Needs a context that is not full.
+  /// counted. Needs room.
   TokenId next(TokenId last, int64_t wanted);
 
  private:

@@ -119,12 +119,12 @@ struct LanguageModel::Engine {
   /// Appends tokens to the text: logits of the last, or of all. When the device fails, the CPU computes the
   /// whole text again.
   std::vector<float> run(std::span<const TokenId> tokens, bool all = false) {
-    const size_t before = sequence.tokens.size();
+    const std::vector<TokenId> before = sequence.tokens;
     try {
       return model->run(sequence, tokens, all);
     } catch (const Error& e) {
       if (!is_device_failure(e) || !may_fall_back()) throw;
-      sequence.tokens.resize(before);
+      sequence.tokens = before;
       return run_on_cpu(tokens, e, all);
     }
   }
@@ -147,17 +147,17 @@ struct LanguageModel::Engine {
     return std::make_unique<llm::Ahead>(*model, sequence, sampler, *choice, wanted.ahead);
   }
 
-  /// The token behind `last`, of those made ahead; `wanted` with it. When the device fails there are none any
-  /// more, and its logits come from the CPU.
-  std::optional<TokenId> next_ahead(std::unique_ptr<llm::Ahead>& ahead, TokenId last, int64_t wanted,
-                                    std::vector<float>& logits) {
+  /// The token behind `last`, of those made ahead; `wanted` with it. When the device fails there is none, and
+  /// its logits come from the CPU.
+  TokenId next_ahead(std::unique_ptr<llm::Ahead>& ahead, TokenId last, int64_t wanted,
+                     std::vector<float>& logits) {
     try {
       return ahead->next(last, wanted);
     } catch (const Error& e) {
       if (!is_device_failure(e) || !may_fall_back()) throw;
       ahead.reset();
       logits = run_on_cpu(std::span(&last, 1), e);
-      return std::nullopt;
+      return kNoToken;
     }
   }
 
@@ -278,9 +278,9 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
     return options.max_tokens < 0 ? context() : options.max_tokens - std::ssize(result.tokens);
   };
   std::unique_ptr<llm::Ahead> ahead = engine.ahead(sampler, options);
-  std::optional<TokenId> made;  // ahead
+  TokenId made = kNoToken;  // ahead
   while (left() > 0) {
-    const TokenId id = made ? *made : sampler.sample(logits);
+    const TokenId id = made == kNoToken ? sampler.sample(logits) : made;
     sampler.accept(id);
     if (engine.tokenizer.ends_generation(id) && !options.ignore_end) {
       result.reason = FinishReason::end;
@@ -304,7 +304,8 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
       if (!options.shift) break;
       engine.shift(options.keep);
     }
-    if (ahead)
+    made = kNoToken;
+    if (ahead && ahead->room() > 0)
       made = engine.next_ahead(ahead, id, left(), logits);
     else
       logits = engine.next(id, guesses, left() - 1);

@@ -164,7 +164,6 @@ std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId>
     tokens = anew;
     truncate(sequence, 0, pages_);
     sequence.is_long = is_long;
-    step_ = {};  // it has the tables of the other length
   }
   std::vector<float> logits;
   while (!tokens.empty()) {

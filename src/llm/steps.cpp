@@ -72,7 +72,7 @@ void Steps::move_to(Sequence& sequence, int64_t position, const Share& share) {
 ArraysFunction Steps::record(int64_t ends) {
   std::vector<size_t> taken = {kIds};
   for (size_t i = 0; i < model_.caches().size(); ++i) taken.push_back(kFirstCache + i);
-  const auto f = [this, ends](const std::vector<Array>& given) {
+  const auto f = [this, ends, is_long = is_long_](const std::vector<Array>& given) {
     const Device& device = model_.device();
     const auto column = [&](Column c) { return reshape(slice_dim(given[kAt], 1, c, c + 1), {1}); };
     const int64_t keys = given[kKeyRows].shape(0);
@@ -89,7 +89,7 @@ ArraysFunction Steps::record(int64_t ends) {
                                                  {"key sequences", upload(same, {keys}, device)}};
     const std::vector<Array*> caches = model_.caches();
     for (size_t i = 0; i < caches.size(); ++i) *caches[i] = given[kFirstCache + i];
-    Batch one;
+    Batch one{.is_long = is_long};
     one.tokens = one.positions = one.sequences = one.rows = one.outputs = {0};
     Array made = model_.forward(one, inputs), ids = given[kIds];
     if (ends != kLogits) {
@@ -110,7 +110,7 @@ Array Steps::step(int64_t ends) {
   std::vector<Array> arguments = {token_, at_, table_, key_rows_, settings_, ids_};
   const std::vector<Array*> caches = model_.caches();
   for (const Array* cache : caches) arguments.push_back(*cache);
-  ArraysFunction& function = recorded_[ends];
+  ArraysFunction& function = recorded_[{ends, is_long_}];
   if (!function) function = record(ends);
   const std::vector<Array> results = function(arguments);
   at_ = results[kAt];
@@ -122,6 +122,7 @@ Array Steps::step(int64_t ends) {
 
 Array Steps::logits(Sequence& sequence, TokenId token) {
   const auto position = std::ssize(sequence.tokens);
+  is_long_ = sequence.is_long;
   if (position != position_ || position % kPositions == 0 || sequence.pages != pages_)
     move_to(sequence, position, {});
   sequence.tokens.push_back(token);
@@ -131,6 +132,7 @@ Array Steps::logits(Sequence& sequence, TokenId token) {
 
 void Steps::start(Sequence& sequence, TokenId token, const Choice& choice, Share share) {
   sequence_ = &sequence;
+  is_long_ = sequence.is_long;
   share_ = std::move(share);
   top_k_ = choice.top_k;
   put(settings_, choice.settings(), {3});

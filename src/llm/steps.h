@@ -48,9 +48,11 @@ class Steps {
   ArraysFunction record(int64_t ends);
 
   Model& model_;
-  std::map<int64_t, ArraysFunction> recorded_;  ///< by what they end with: a choice's top_k, or logits
+  /// By what they end with, a choice's top_k or logits, and Sequence::is_long.
+  std::map<std::pair<int64_t, bool>, ArraysFunction> recorded_;
   // Of the sequence at hand.
-  int64_t position_ = -1;       ///< of the next step
+  int64_t position_ = -1;  ///< of the next step
+  bool is_long_ = false;
   std::vector<int32_t> pages_;  ///< that the table and the rows are about
   Array at_;                    ///< the next position's row of the table
   Array table_;                 ///< i32 (positions, columns)
