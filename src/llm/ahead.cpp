@@ -8,7 +8,7 @@
 namespace weft::llm {
 namespace {
 
-constexpr int64_t kMostSteps = 16;  // a submit costs about as much as a dispatch of each
+constexpr int64_t kMostSteps = 16;  // a submit is then a small part of their cost on any driver
 constexpr size_t kInFlight = 3;     // one runs, one waits, one is being recorded
 constexpr double kSeconds = 0.05;   // of a submit: nobody sees tokens come in groups
 
