@@ -76,6 +76,7 @@ double measure(Backend& backend, const std::vector<Step>& steps, double limit) {
     std::ranges::for_each(step.outputs, use);
   }
   const std::unique_ptr<Prepared> prepared = backend.prepare(steps, storages);
+  for (uint64_t bytes : prepared->scratch) storages.push_back(backend.alloc(bytes, "scratch"));
   return median_seconds(limit,
                         [&] {
                           backend.run(*prepared, storages, {});

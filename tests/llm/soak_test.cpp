@@ -81,7 +81,9 @@ void check_tokens(const Device& device, int64_t tokens) {
   LanguageModel model = place.open(device);
   Watch watch(device, tokens);
   const std::vector<TokenId> prompt = {5, 6, 7};
-  const GenerateOptions options{.sampler = {.seed = 1}, .max_tokens = tokens, .ignore_end = true};
+  GenerateOptions options{.sampler = {.seed = 1}, .max_tokens = model.context(), .ignore_end = true};
+  model.generate(prompt, options);  // plans for every number of keys keep memory
+  options.max_tokens = tokens;
   model.generate(prompt, options, [&](const GeneratedToken&) {
     watch.round();
     return true;
