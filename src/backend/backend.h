@@ -130,6 +130,8 @@ class Backend {
   virtual int64_t joined_rows() const { return 0; }
   /// Storages that one kernel can use.
   virtual int64_t most_storages() const { return 8; }
+  /// Bytes of a storage that one kernel can read.
+  virtual uint64_t most_bytes() const { return ~uint64_t{0}; }
 };
 
 }  // namespace weft

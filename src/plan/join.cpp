@@ -14,8 +14,16 @@ constexpr int64_t kWidths[] = {8, 16, 32, 64, 128, 256};  // of a product's tile
 constexpr int64_t kLongestRow = 512;                      // that a fold inside of a tile has
 constexpr int64_t kMostWords = 3072;                      // of a workgroup's memory for all values
 
-bool is_product(const Plan::Step& step) {
-  return step.kernel == "qmatmul_i8" || step.kernel == "qmatmul_packed";
+/// Weights are read once, in vectors of four words.
+bool is_product(const Plan::Step& step, uint64_t most_bytes) {
+  if (step.kernel == "qmatmul_i8" || step.kernel == "qmatmul_packed") return true;
+  if (step.kernel != "matmul_batched") return false;
+  const Plan::Operand &a = step.inputs[0], &b = step.inputs[1];
+  const int64_t k = a.layout.shape.back();
+  return a.layout.shape.size() == 2 && a.dtype == DType::f32 && a.layout.is_contiguous() &&
+         is_float(b.dtype) && b.layout.strides == std::vector<int64_t>{1, k} && b.layout.offset % 8 == 0 &&
+         k % 8 == 0 && step.outputs[0].dtype == DType::f32 &&
+         static_cast<uint64_t>(element_count(b.layout.shape)) * size_of(b.dtype) <= most_bytes;
 }
 
 /// A sum over each of `rows` rows.
@@ -86,7 +94,7 @@ class Joined {
  public:
   Joined(const Plan::Step& product, int64_t rows, int64_t width, Locality& locality)
       : step_(product), rows_(rows), locality_(&locality) {
-    const int64_t columns = step_.attrs.integer("n");
+    const int64_t columns = step_.outputs[0].layout.shape.back();
     step_.tiles = {{.columns = columns, .width = width, .first = 0, .count = columns / width}};
     if (step_.program) {
       // What ends the product is the first step after it.
@@ -261,7 +269,7 @@ class Joiner {
 
   bool join(size_t s) {
     const Plan::Step& step = steps_[s];
-    const int64_t columns = is_product(step) ? step.attrs.integer("n") : 0,
+    const int64_t columns = is_product(step, backend_.most_bytes()) ? step.outputs[0].layout.shape.back() : 0,
                   rows = columns > 0 ? element_count(step.outputs[0].layout.shape) / columns : 0;
     if (rows == 0 || rows > backend_.joined_rows()) return false;
     // The narrowest tile with which most can join.

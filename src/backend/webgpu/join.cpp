@@ -2,12 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "backend/webgpu/rows.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
-namespace weft::webgpu {
+namespace weft::embedded {
+std::string_view webgpu_kernels(std::string_view file);
+}
 
+namespace weft::webgpu {
+namespace {
+
+/// `tile<k>`, an array of words for each tiled value of a product, and how an element of it is found.
 void declare_tiles(Builder& builder, const Step& product, int64_t rows) {
   for (size_t k = 0; k < product.tiles.size(); ++k) {
     const Tiled& tile = product.tiles[k];
@@ -17,6 +26,8 @@ void declare_tiles(Builder& builder, const Step& product, int64_t rows) {
                     rows == 1 ? "" : fmt::format("at / {}u * {}u + ", tile.columns, tile.width), tile.width);
   }
 }
+
+}  // namespace
 
 TileSteps::TileSteps(Builder& builder, const Step& product, int64_t rows, int64_t threads)
     : builder_(builder), product_(product), rows_(rows), threads_(threads) {
@@ -181,6 +192,70 @@ std::string TileSteps::cache_word(const Step& step) {
   const std::string suffix = std::to_string(functions_);
   declare_put(builder_, step, suffix);
   return fmt::format("  put{}(at);\n", suffix);
+}
+
+QuantForm joined_form(const gpu::Device& device, QuantForm form, int64_t m, const Tiled& tile) {
+  constexpr int64_t kBusy = 132 * 1024;  // invocations
+  const int64_t most = device.limits().max_workgroup_threads;
+  form.tiles = false;
+  form.vectors = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m)));
+  form.rows = std::min(form.rows, tile.width);
+  const auto fits = [&](int64_t threads) {
+    return threads <= most && threads / form.lanes * form.rows <= tile.width;
+  };
+  form.threads = form.lanes;
+  while (fits(form.threads * 2) && (form.threads < 256 || form.threads * tile.count < kBusy))
+    form.threads *= 2;
+  return form;
+}
+
+void multiply_joined(Context& context, Builder& builder, const Step& product, const QuantForm& form,
+                     std::string body) {
+  const Tiled& tile = product.tiles[0];
+  const int64_t rows = element_count(product.outputs[0].layout.shape) / tile.columns,
+                turns = tile.width / (form.threads / form.lanes * form.rows);
+  declare_tiles(builder, product, rows);
+  builder.code += "fn store(at: u32, x: f32) { tile0[in_tile0(at)] = bitcast<u32>(x); }\n";
+  builder.code += total_function(form);
+  builder.code += embedded::webgpu_kernels("qmatmul_vectors");
+  const TileSteps steps(builder, product, rows, form.threads);
+  body += steps.before();
+  body += fmt::format(
+      "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + turn, thread); }}\n"
+      "  workgroupBarrier();\n",
+      turns);
+  builder.groups(context, tile.count, static_cast<int>(form.threads), body + steps.after());
+}
+
+void joined_matmul(Context& context, const Step& product) {
+  const Operand &x = product.inputs[0], &w = product.inputs[1];
+  const int64_t m = x.layout.shape[0], k = x.layout.shape[1], n = product.tiles[0].columns,
+                unit = w.dtype == DType::f32 ? 4 : 8;
+  const QuantForm form =
+      joined_form(context.device, quant_form(context.device, m, n, 4 * k), m, product.tiles[0]);
+  Builder builder(product.kernel);
+  builder.literal = true;
+  builder.code = constants_of(form);
+  const auto number = [&](std::string_view name, int64_t value) {
+    builder.code += fmt::format("fn {}() -> u32 {{ return {}u; }}\n", name, value);
+  };
+  number("size_m", m);
+  number("size_n", n);
+  number("blocks", k / unit);
+  builder.code += fmt::format("const FULL = {};\n", unit == 4);
+  builder.code += fmt::format("fn x4(i: u32) -> vec4<f32> {{ return bitcast<vec4<f32>>({}[i]); }}\n",
+                              builder.read(buffer_of(x), 4));
+  builder.code += fmt::format("fn w4(i: u32) -> vec4<u32> {{ return {}[i + {}u]; }}\n",
+                              builder.read(buffer_of(w), 4), w.layout.offset / unit);
+  const bool halves = w.dtype == DType::f16;
+  builder.code += fmt::format(
+      "fn pair_of(word: u32) -> vec2<f32> {{ return {}; }}\n",
+      halves && context.device.features().unpack_f16
+          ? "unpack2x16float(word)"
+          : fmt::format("vec2<f32>({}, {})", decode(halves ? DType::f16 : DType::bf16, "(word & 0xffffu)"),
+                        decode(halves ? DType::f16 : DType::bf16, "(word >> 16u)")));
+  builder.code += embedded::webgpu_kernels("matmul_x");
+  multiply_joined(context, builder, product, form, "");
 }
 
 }  // namespace weft::webgpu

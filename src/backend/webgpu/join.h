@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/webgpu/builder.h"
+#include "backend/webgpu/qmatmul.h"
 
 /// Products whose kernel goes on with the steps behind it (Step::tiles, before, after), tile by tile.
 namespace weft::webgpu {
@@ -33,7 +33,15 @@ class TileSteps {
   std::string before_, after_;
 };
 
-/// `tile<k>`, an array of words for each tiled value of a product, and how an element of it is found.
-void declare_tiles(Builder& builder, const Step& product, int64_t rows);
+/// A form whose workgroups compute whole tiles: as many threads as keep the device busy.
+QuantForm joined_form(const gpu::Device& device, QuantForm form, int64_t m, const Tiled& tile);
+
+/// Ends a kernel that has the constants of its form, size_m, size_n, blocks, X, load_x, levels, scales and
+/// dot_x: the product into tile 0, and the steps around it. `body`: statements that come first.
+void multiply_joined(Context& context, Builder& builder, const Step& product, const QuantForm& form,
+                     std::string body);
+
+/// matmul_batched with tiles, of f32 with rows of floats.
+void joined_matmul(Context& context, const Step& product);
 
 }  // namespace weft::webgpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "backend/webgpu/join.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
@@ -200,6 +201,7 @@ void matmul(Context& context, const Step& step, const MatmulDevice& device) {
 }
 
 void matmul(Context& context, const Step& step) {
+  if (!step.tiles.empty()) return joined_matmul(context, step);
   matmul(context, step, MatmulDevice(context.device));
 }
 

@@ -55,40 +55,6 @@ std::string table_functions(Builder& builder, const quant::Coding& coding, bool 
   return text + "var<workgroup> pairs: array<u32, 256>;\nfn lut(byte: u32) -> u32 { return pairs[byte]; }\n";
 }
 
-/// The sum over `lanes` neighbours, for the first of them.
-std::string total_function(const QuantForm& form) {
-  std::string text = "fn total(x: f32, thread: u32) -> f32 {\n";
-  if (form.lanes == 1) return text + "  return x;\n}\n";
-  if (form.subgroups) {
-    text += "  var sum = x;\n";
-    for (int64_t step = form.lanes / 2; step > 0; step /= 2)
-      text += fmt::format("  sum += subgroupShuffleXor(sum, {}u);\n", step);
-    return text + "  return sum;\n}\n";
-  }
-  return "var<workgroup> terms: array<f32, THREADS>;\n" + text +
-         "  terms[thread] = x;\n  workgroupBarrier();\n"
-         "  for (var step = LANES / 2u; step > 0u; step /= 2u) {\n"
-         "    if (thread % LANES < step) { terms[thread] += terms[thread + step]; }\n    "
-         "workgroupBarrier();\n  }\n"
-         "  let sum = terms[thread];\n  workgroupBarrier();\n  return sum;\n}\n";
-}
-
-/// A form whose workgroups compute whole tiles: as many threads as keep the device busy.
-QuantForm joined_form(const gpu::Device& device, QuantForm form, int64_t m, const Tiled& tile) {
-  constexpr int64_t kBusy = 132 * 1024;  // invocations
-  const int64_t most = device.limits().max_workgroup_threads;
-  form.tiles = false;
-  form.vectors = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m)));
-  form.rows = std::min(form.rows, tile.width);
-  const auto fits = [&](int64_t threads) {
-    return threads <= most && threads / form.lanes * form.rows <= tile.width;
-  };
-  form.threads = form.lanes;
-  while (fits(form.threads * 2) && (form.threads < 256 || form.threads * tile.count < kBusy))
-    form.threads *= 2;
-  return form;
-}
-
 /// Through all of the weights in f32. On software adapters, which exist for tests: to compile a product of
 /// each type would take them half a second.
 void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t n, int64_t k) {
@@ -110,6 +76,28 @@ void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t
 }
 
 }  // namespace
+
+std::string constants_of(const QuantForm& form) {
+  return fmt::format("const THREADS = {}u;\nconst LANES = {}u;\nconst ROWS = {}u;\nconst VECTORS = {}u;\n",
+                     form.threads, form.lanes, form.rows, form.vectors);
+}
+
+std::string total_function(const QuantForm& form) {
+  std::string text = "fn total(x: f32, thread: u32) -> f32 {\n";
+  if (form.lanes == 1) return text + "  return x;\n}\n";
+  if (form.subgroups) {
+    text += "  var sum = x;\n";
+    for (int64_t step = form.lanes / 2; step > 0; step /= 2)
+      text += fmt::format("  sum += subgroupShuffleXor(sum, {}u);\n", step);
+    return text + "  return sum;\n}\n";
+  }
+  return "var<workgroup> terms: array<f32, THREADS>;\n" + text +
+         "  terms[thread] = x;\n  workgroupBarrier();\n"
+         "  for (var step = LANES / 2u; step > 0u; step /= 2u) {\n"
+         "    if (thread % LANES < step) { terms[thread] += terms[thread + step]; }\n    "
+         "workgroupBarrier();\n  }\n"
+         "  let sum = terms[thread];\n  workgroupBarrier();\n  return sum;\n}\n";
+}
 
 Operand without_gaps(Context& context, const Operand& operand, int64_t align) {
   Layout layout = operand.layout;
@@ -185,9 +173,7 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
   const bool joined = !step.tiles.empty();
   builder.literal = joined;
   const Operand x = without_gaps(context, step.inputs[0], 4);
-  builder.code =
-      fmt::format("const THREADS = {}u;\nconst LANES = {}u;\nconst ROWS = {}u;\nconst VECTORS = {}u;\n",
-                  form.threads, form.lanes, form.rows, form.vectors);
+  builder.code = constants_of(form);
   const quant::Scales scales = quant::coding(packing.type).scales;
   builder.code += fmt::format("const ONE_SCALE = {};\nconst MINIMUM = {};\n",
                               quant::group_elements(scales) == 32, quant::has_minimum(scales));
@@ -198,21 +184,16 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
                               bytes ? "vec4<u32>" : "vec4<f32>", bytes ? "" : "bitcast<vec4<f32>>",
                               builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
   builder.code += embedded::webgpu_kernels(bytes ? "qmatmul_x_i8" : "qmatmul_x");
-  if (joined) {
-    declare_tiles(builder, step, m);
-    builder.code += "fn store(at: u32, x: f32) { tile0[in_tile0(at)] = bitcast<u32>(x); }\n";
-  } else {
-    builder.code += "alias T = f32;\n" + result_function(builder, {buffer_of(out), out.dtype, count,
-                                                                   step.program ? &step : nullptr});
-    builder.code += fmt::format("fn store(at: u32, x: f32) {{ {}[at] = result(at, x); }}\n",
-                                builder.write(buffer_of(out)));
-  }
-
   std::string body;
   if (!quant::coding(packing.type).table.empty() && form.barriers)
     body = fmt::format(
         "  for (var i = thread; i < 256u; i += {}u) {{ pairs[i] = pair_of(i); }}\n  workgroupBarrier();\n",
         form.threads);
+  if (joined) return multiply_joined(context, builder, step, form, body);
+  builder.code += "alias T = f32;\n" + result_function(builder, {buffer_of(out), out.dtype, count,
+                                                                 step.program ? &step : nullptr});
+  builder.code +=
+      fmt::format("fn store(at: u32, x: f32) {{ {}[at] = result(at, x); }}\n", builder.write(buffer_of(out)));
   const auto pieces = [](int64_t size, int64_t piece) { return (size + piece - 1) / piece; };
   if (form.tiles) {
     builder.code += embedded::webgpu_kernels(bytes ? "qmatmul_tiles_i8" : "qmatmul_tiles");
@@ -221,20 +202,9 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
   } else {
     builder.code += total_function(form);
     builder.code += embedded::webgpu_kernels("qmatmul_vectors");
-    const int64_t rows = form.threads / form.lanes * form.rows;  // of a workgroup at a time
-    if (joined) {
-      const TileSteps steps(builder, step, m, form.threads);
-      const int64_t turns = step.tiles[0].width / rows;
-      body += steps.before();
-      body += fmt::format(
-          "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + turn, thread); }}\n"
-          "  workgroupBarrier();\n",
-          turns);
-      builder.groups(context, step.tiles[0].count, static_cast<int>(form.threads), body + steps.after());
-    } else {
-      builder.groups(context, pieces(m, form.vectors) * pieces(packing.n, rows),
-                     static_cast<int>(form.threads), body + "  multiply_vectors(index, thread);\n");
-    }
+    builder.groups(context,
+                   pieces(m, form.vectors) * pieces(packing.n, form.threads / form.lanes * form.rows),
+                   static_cast<int>(form.threads), body + "  multiply_vectors(index, thread);\n");
   }
 }
 

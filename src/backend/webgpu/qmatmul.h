@@ -21,6 +21,11 @@ struct QuantForm {
 };
 QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k);
 
+/// THREADS, LANES, ROWS and VECTORS of a form.
+std::string constants_of(const QuantForm& form);
+/// total(x, thread): the sum over `lanes` neighbours, for the first of them.
+std::string total_function(const QuantForm& form);
+
 /// qmatmul_packed or qmatmul_i8 in a given form.
 void multiply_packed(Context& context, const Step& step, const QuantForm& form);
 

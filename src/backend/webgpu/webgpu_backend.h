@@ -42,8 +42,10 @@ class WebgpuBackend : public Backend {
   MemoryUse memory() const override;
   bool has_dtype(DType dtype) const override { return dtype != DType::i64; }  // WGSL has none
   bool has_kernel(std::string_view op) const override;
-  int64_t joined_rows() const override { return 8; }
+  /// Software adapters take long to compile a kernel; one token at a time is what comes often.
+  int64_t joined_rows() const override { return software_ ? 1 : 8; }
   int64_t most_storages() const override { return device_.limits().max_storage_buffers; }
+  uint64_t most_bytes() const override { return device_.limits().max_binding_size; }
 
   gpu::Device& device() { return device_; }
 
