@@ -28,8 +28,11 @@ void write_tiny_model(const std::filesystem::path& file, const TinyModel& shape)
   writer.set("llama.attention.layer_norm_rms_epsilon", 1e-5F);
 
   std::map<std::string, Shape> shapes;
+  const auto type_of = [&](const std::string& name, const Shape& of) {
+    return of.size() == 2 && name.starts_with("blk.") ? shape.type : quant::Type::f32;
+  };
   const auto add = [&](const std::string& name, Shape of) {
-    writer.add(name + ".weight", of, quant::Type::f32);
+    writer.add(name + ".weight", of, type_of(name, of));
     shapes[name + ".weight"] = std::move(of);
   };
   const int64_t queries = shape.heads * shape.head_dim, keys = shape.kv_heads * shape.head_dim;
@@ -55,7 +58,13 @@ void write_tiny_model(const std::filesystem::path& file, const TinyModel& shape)
                                            norm ? 0.1F : 1.2F / std::sqrt(static_cast<float>(of.back())));
     std::vector<float> values(static_cast<size_t>(element_count(of)));
     for (float& x : values) x = normal(random);
-    sink(std::as_bytes(std::span(values)));
+    const quant::Type type = type_of(name, of);
+    const auto columns = static_cast<size_t>(of.back());
+    std::vector<std::byte> row(quant::row_bytes(type, columns));
+    for (size_t at = 0; at < values.size(); at += columns) {
+      quant::encode(type, std::span(values).subspan(at, columns), row);
+      sink(row);
+    }
   });
 }
 

@@ -199,7 +199,9 @@ QuantForm joined_form(const gpu::Device& device, QuantForm form, int64_t m, cons
   const int64_t most = device.limits().max_workgroup_threads;
   form.tiles = false;
   form.vectors = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m)));
-  form.rows = std::min(form.rows, tile.width);
+  form.rows = 1;
+  // So many workgroups need no help from each other; then x is loaded less often.
+  if (tile.count >= 4096 && m == 1 && form.lanes >= 16) form.lanes = 16, form.rows = 4;
   const auto fits = [&](int64_t threads) {
     return threads <= most && threads / form.lanes * form.rows <= tile.width;
   };

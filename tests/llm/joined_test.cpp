@@ -1,0 +1,73 @@
+// Products that go on with the steps behind them (plan/join.h), as language models on a GPU have them.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "backend/webgpu/webgpu_backend.h"
+#include "llm/model.h"
+#include "support/gpus.h"
+#include "support/scoped.h"
+#include "support/tiny_model.h"
+
+using namespace weft;
+
+namespace {
+
+/// The root of the mean square of what differs, as a share of `want`'s own.
+double error_of(const std::vector<float>& got, const std::vector<float>& want) {
+  REQUIRE(got.size() == want.size());
+  double differs = 0, all = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double a = got[i], b = want[i];
+    differs += (a - b) * (a - b), all += b * b;
+  }
+  return std::sqrt(differs / all);
+}
+
+/// A prompt in parts of 1, 3 and 1 tokens: the last logits.
+std::vector<float> logits_of(llm::Model& model) {
+  std::vector<TokenId> text;
+  for (int i = 0; i < 5; ++i) text.push_back((i * i * 7 + 31) % 512);
+  llm::Sequence sequence = model.new_sequence();
+  std::vector<float> logits;
+  size_t at = 0;
+  for (size_t count : {1, 3, 1}) {
+    logits = model.run(sequence, std::span(text).subspan(at, count));
+    at += count;
+  }
+  return logits;
+}
+
+}  // namespace
+
+TEST_SUITE("gpu joined products") {
+  TEST_CASE("every type and number of rows gives the CPU's logits") {
+    const test::ScopedFolder folder;
+    const auto file = folder.path / "tiny.gguf";
+    const llm::LoadOptions options{.context = 32};
+    bool first = true;
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      using enum quant::Type;
+      struct Case {
+        quant::Type type;
+        bool subgroups;
+      };
+      std::vector<Case> cases = {{q4_k, true}};
+      if (first) cases = {{f32, true}, {f16, false}, {bf16, true}, {q8_0, false}, {q4_0, true}, {q6_k, true}};
+      first = false;
+      for (const Case& one : cases) {
+        CAPTURE(quant::traits(one.type).name);
+        test::write_tiny_model(file, {.width = 256, .hidden = 256, .head_dim = 64, .type = one.type});
+        llm::Model cpu(file, options);
+        gpu::Features features = gpu.features;
+        features.subgroups = features.subgroups && one.subgroups;
+        llm::LoadOptions on_gpu = options;
+        // As for a real GPU: software adapters join less.
+        on_gpu.device = Device(std::make_shared<WebgpuBackend>(gpu::Device::create(gpu.adapter, features, {}),
+                                                               /*software=*/false));
+        llm::Model model(file, on_gpu);
+        CHECK(error_of(logits_of(model), logits_of(cpu)) < 0.01);
+      }
+    });
+  }
+}
