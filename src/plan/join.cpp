@@ -26,6 +26,21 @@ bool is_product(const Plan::Step& step, uint64_t most_bytes) {
          static_cast<uint64_t>(element_count(b.layout.shape)) * size_of(b.dtype) <= most_bytes;
 }
 
+/// Columns of a tile, one of these: none where a kernel does not go on.
+std::vector<int64_t> widths_of(const Plan::Step& step, const Backend& backend) {
+  const Shape out = step.outputs.empty() ? Shape{} : step.outputs[0].layout.shape;
+  const bool is_attention = step.kernel == "cached_attention" && step.attrs.text("type").empty();
+  if (out.empty() || element_count(out) == 0 || !(is_attention || is_product(step, backend.most_bytes())))
+    return {};
+  if (element_count(out) / out.back() > backend.joined_rows()) return {};
+  // What the query heads of one key head give.
+  if (is_attention) return {out.back() / (step.inputs[1].layout.shape[1] / step.inputs[0].layout.shape[2])};
+  std::vector<int64_t> widths;
+  for (int64_t width : kWidths)
+    if (out.back() % width == 0) widths.push_back(width);
+  return widths;
+}
+
 /// A sum over each of `rows` rows.
 bool is_row_sum(const Plan::Step& step, int64_t rows) {
   if (step.kernel != "reduce_sum" || step.inputs[0].dtype != DType::f32) return false;
@@ -107,6 +122,7 @@ class Joined {
       step_.program.reset();
       step_.outputs = {sums};
       take(rest);
+      own_ = step_.after.size();
     } else {
       step_.outputs[0].tile = 0;
       tile_of_[step_.outputs[0].storage] = 0;
@@ -114,7 +130,7 @@ class Joined {
   }
 
   /// Nothing but the product and its own end.
-  bool is_alone() const { return step_.after.size() <= 1 && step_.before.empty(); }
+  bool is_alone() const { return step_.after.size() == own_ && step_.before.empty(); }
   const Plan::Step& step() const { return step_; }
 
   bool take(Plan::Step next) {
@@ -213,6 +229,7 @@ class Joined {
   Plan::Step step_;
   int64_t rows_;
   Locality* locality_;
+  size_t own_ = 0;              ///< steps after it that were its program
   std::map<int, int> tile_of_;  ///< storage -> tile
   std::set<int> written_;       ///< storages that are in memory only
 };
@@ -268,20 +285,18 @@ class Joiner {
   }
 
   bool join(size_t s) {
-    const Plan::Step& step = steps_[s];
-    const int64_t columns = is_product(step, backend_.most_bytes()) ? step.outputs[0].layout.shape.back() : 0,
-                  rows = columns > 0 ? element_count(step.outputs[0].layout.shape) / columns : 0;
-    if (rows == 0 || rows > backend_.joined_rows()) return false;
+    const std::vector<int64_t> widths = widths_of(steps_[s], backend_);
+    if (widths.empty()) return false;
+    const Shape& out = steps_[s].outputs[0].layout.shape;
+    const int64_t rows = element_count(out) / out.back();
     // The narrowest tile with which most can join.
     size_t most = 0;
     int64_t best = 0;
-    for (int64_t width : kWidths) {
-      if (columns % width != 0) continue;
+    for (int64_t width : widths) {
       std::vector<size_t> taken;
       grown(s, rows, width, steps_.size(), taken);
       if (best == 0 || taken.size() > most) most = taken.size(), best = width;
     }
-    if (best == 0) return false;
     for (size_t count = most + 1; count-- > 0;) {
       std::vector<size_t> taken;
       Joined made = grown(s, rows, best, count, taken);

@@ -70,4 +70,26 @@ TEST_SUITE("gpu joined products") {
       }
     });
   }
+
+  TEST_CASE("a layer of a llama is at most 5 dispatches for each token") {
+    const test::ScopedFolder folder;
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      int64_t storages = 0;
+      const auto dispatches = [&](int64_t layers) {
+        const auto file = folder.path / "layers.gguf";
+        test::write_tiny_model(file, {.layers = layers, .type = quant::Type::q8_0});
+        auto backend = std::make_shared<WebgpuBackend>(gpu.open(), /*software=*/false);
+        storages = backend->most_storages();
+        llm::Model model(file, {.device = Device(backend), .context = 64});
+        llm::Sequence sequence = model.new_sequence();
+        const TokenId id = 5;
+        for (int i = 0; i < 2; ++i) model.run(sequence, std::span(&id, 1));
+        const uint64_t before = backend->device().counters().dispatches;
+        model.run(sequence, std::span(&id, 1));
+        return backend->device().counters().dispatches - before;
+      };
+      const uint64_t layer = (dispatches(4) - dispatches(2)) / 2;
+      CHECK(layer <= (storages >= 11 ? 5 : 6));  // attention in one dispatch binds 11 buffers
+    });
+  }
 }

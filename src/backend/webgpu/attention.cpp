@@ -7,6 +7,7 @@
 
 #include "backend/webgpu/builder.h"
 #include "backend/webgpu/cached_decode.h"
+#include "backend/webgpu/join.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
@@ -522,17 +523,19 @@ void cached_attention(Context& context, const Step& step) {
   if (p.value_dim > kMostColumns)
     fail(ErrorKind::unsupported, "[cached_attention] values of {} columns; on a GPU up to {} are possible",
          p.value_dim, kMostColumns);
-  std::vector<Operand> ints;  // rows, positions and sequences of keys; positions and sequences
-  for (size_t i = 3; i < 8; ++i) ints.push_back(contiguous(context, step.inputs[i]));
+  // Rows, positions and sequences of keys; positions and sequences.
+  std::vector<Operand> ints(step.inputs.begin() + 3, step.inputs.begin() + 8);
   const Operand* places = p.type ? nullptr : &ints[0];
   const auto floats_of = [&](const Operand& cache) {
     return p.type ? unpacked_rows(context, cache, ints[0], *p.type) : cache;
   };
   const Operand cached_keys = floats_of(step.inputs[1]), cached_values = floats_of(step.inputs[2]);
   if (decode_cached(context, {p, q, cached_keys, cached_values, places, ints[1], ints[2], ints[3], ints[4],
-                              sinks, slopes, out}))
+                              sinks, slopes, out, step.tiles.empty() ? nullptr : &step}))
     return;
+  if (!step.tiles.empty()) return apart(context, step);
 
+  for (Operand& list : ints) list = contiguous(context, list);
   const int64_t keys = element_count(ints[0].layout.shape);
   const auto heads_of = [&](const Operand& from, int64_t dim) {
     const std::vector<int64_t>& strides = from.layout.strides;

@@ -227,7 +227,7 @@ std::string Builder::share(const gpu::Binding& part) {
 }
 
 std::string Builder::bits(const Operand& operand, std::string_view at) {
-  if (operand.tile >= 0) return fmt::format("tile{0}[in_tile{0}({1})]", operand.tile, at);
+  if (operand.tile >= 0) return fmt::format("in_tile{}({})", operand.tile, at);
   const std::string buffer = read(buffer_of(operand));
   const size_t bytes = size_of(operand.dtype);
   if (bytes == 4) return fmt::format("{}[{}]", buffer, at);

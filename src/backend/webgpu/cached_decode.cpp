@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
+#include "backend/webgpu/join.h"
 #include "backend/webgpu/webgpu_backend.h"
 
 namespace weft::embedded {
@@ -103,6 +105,7 @@ class Decode {
     return p.tokens <= kMostTokens && p.value_dim <= kMostColumns && p.dim % 8 == 0 && p.value_dim % 8 == 0 &&
            in_.values.dtype == dtype && (dtype == DType::f16 || dtype == DType::f32) &&
            has_eights(in_.keys) && has_eights(in_.values) && sharing_.is_short() &&
+           (!in_.joined || sharing_.blocks == 1) &&
            sharing_.memory(p, has_slopes()) <= context_.device.limits().max_workgroup_memory &&
            buffers(one_dispatch_) <= most_buffers();
   }
@@ -143,8 +146,21 @@ class Decode {
   size_t most_buffers() const { return context_.device.limits().max_storage_buffers; }
   /// That the kernel of the splits has bound.
   size_t buffers(bool one_dispatch) const {
-    const size_t reads = 7 + (in_.key_rows ? 1 : 0) + (has_slopes() ? 1 : 0);
-    return reads + (one_dispatch ? 3 + (has_sinks() ? 1 : 0) : 1);
+    std::set<const Storage*> bound;
+    const auto add = [&](const Operand& o) {
+      if (o.storage) bound.insert(o.storage.get());
+    };
+    for (const Operand* o : {&in_.q, &in_.keys, &in_.values, &in_.key_positions, &in_.key_sequences,
+                             &in_.positions, &in_.sequences, &in_.slopes})
+      add(*o);
+    if (in_.key_rows) add(*in_.key_rows);
+    if (!one_dispatch) return bound.size() + 1;  // sums of the splits
+    add(in_.out);
+    add(in_.sinks);
+    for (const Step& step : in_.joined ? in_.joined->after : std::vector<Step>())
+      for (const auto* operands : {&step.inputs, &step.outputs})
+        for (const Operand& o : *operands) add(o);
+    return bound.size() + 2;  // and counters
   }
 
   void declare_sizes(Builder& builder) const;
@@ -201,6 +217,10 @@ void Decode::declare_reads(Builder& builder) const {
   const auto declare = [&](std::string_view head, std::string_view type, const std::string& value) {
     builder.code += fmt::format("fn {} -> {} {{ return {}; }}\n", head, type, value);
   };
+  const auto element = [&](const Operand& list) {
+    return builder.load(list, fmt::format("({} + i * {})", builder.number(list.layout.offset),
+                                          builder.number(list.layout.strides[0])));
+  };
   const auto words = [&](std::string_view name, const Operand& cache) {
     const auto first = cache.layout.offset * static_cast<int64_t>(size_of(cache.dtype)) / 16;
     declare(fmt::format("{}_words(i: u32)", name), "vec4<u32>",
@@ -214,12 +234,11 @@ void Decode::declare_reads(Builder& builder) const {
           builder.load(in_.q, fmt::format("({} + token * {} + head * {} + column * {})",
                                           builder.number(q.offset), builder.number(q.strides[0]),
                                           builder.number(q.strides[1]), builder.number(q.strides[2]))));
-  declare("key_row(i: u32)", "u32",
-          in_.key_rows ? fmt::format("u32({})", builder.load(*in_.key_rows, "i")) : "i");
-  declare("key_position(i: u32)", "i32", builder.load(in_.key_positions, "i"));
-  declare("key_sequence(i: u32)", "i32", builder.load(in_.key_sequences, "i"));
-  declare("position(i: u32)", "i32", builder.load(in_.positions, "i"));
-  declare("sequence(i: u32)", "i32", builder.load(in_.sequences, "i"));
+  declare("key_row(i: u32)", "u32", in_.key_rows ? fmt::format("u32({})", element(*in_.key_rows)) : "i");
+  declare("key_position(i: u32)", "i32", element(in_.key_positions));
+  declare("key_sequence(i: u32)", "i32", element(in_.key_sequences));
+  declare("position(i: u32)", "i32", element(in_.positions));
+  declare("sequence(i: u32)", "i32", element(in_.sequences));
   if (has_slopes()) declare("slope(head: u32)", "f32", builder.load(in_.slopes, "head"));
   declare("keys()", "u32", builder.number(key_count_));
   declare("split_keys()", "u32", builder.number(sharing_.split_keys));
@@ -244,8 +263,14 @@ void Decode::declare_store(Builder& builder) const {
   if (has_sinks())
     builder.code +=
         fmt::format("fn sink(head: u32) -> f32 {{ return {}; }}\n", builder.load(in_.sinks, "head"));
-  builder.code += fmt::format("fn store(at: u32, x: f32) {{ {}[at] = bitcast<u32>(x); }}\n",
-                              builder.write(buffer_of(in_.out)));
+  builder.code +=
+      fmt::format("fn store(at: u32, x: f32) {{ {} }}\n",
+                  in_.out.storage ? builder.write(buffer_of(in_.out)) + "[at] = bitcast<u32>(x);" : "");
+  if (in_.joined)
+    declare_tail(builder, *in_.joined, sharing_.threads,
+                 fmt::format("bitcast<u32>(columns[at % {}u])", in_.joined->tiles[0].width));
+  else
+    builder.code += "fn tail(row: u32, index: u32, thread: u32) {}\n";
 }
 
 void Decode::combine(const gpu::Buffer& partial) const {

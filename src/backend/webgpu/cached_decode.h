@@ -15,7 +15,8 @@ struct CacheReads {
   const Operand &key_positions, &key_sequences;  ///< i32 (keys)
   const Operand &positions, &sequences;          ///< i32 (n)
   const Operand &sinks, &slopes;                 ///< f32 (heads), or without storage
-  const Operand& out;                            ///< f32 (n, heads * value_dim)
+  const Operand& out;                            ///< f32 (n, heads * value_dim); without storage where a
+  const Step* joined = nullptr;                  ///< step goes on with it
 };
 
 /// Attention of few tokens, whose keys are split among workgroups: one dispatch where the last workgroup can

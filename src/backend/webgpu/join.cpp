@@ -16,14 +16,16 @@ std::string_view webgpu_kernels(std::string_view file);
 namespace weft::webgpu {
 namespace {
 
-/// `tile<k>`, an array of words for each tiled value of a product, and how an element of it is found.
-void declare_tiles(Builder& builder, const Step& product, int64_t rows) {
-  for (size_t k = 0; k < product.tiles.size(); ++k) {
+/// `tile<k>`, an array of words for each tiled value from `first` on; `at_tile<k>(at)` and `in_tile<k>(at)`:
+/// where an element is in it, and its bits.
+void declare_tiles(Builder& builder, const Step& product, int64_t rows, size_t first) {
+  for (size_t k = first; k < product.tiles.size(); ++k) {
     const Tiled& tile = product.tiles[k];
     builder.code += fmt::format("var<workgroup> tile{}: array<u32, {}>;\n", k, tile.width * rows);
     builder.code +=
-        fmt::format("fn in_tile{}(at: u32) -> u32 {{ return {}at % {}u; }}\n", k,
+        fmt::format("fn at_tile{}(at: u32) -> u32 {{ return {}at % {}u; }}\n", k,
                     rows == 1 ? "" : fmt::format("at / {}u * {}u + ", tile.columns, tile.width), tile.width);
+    builder.code += fmt::format("fn in_tile{0}(at: u32) -> u32 {{ return tile{0}[at_tile{0}(at)]; }}\n", k);
   }
 }
 
@@ -33,7 +35,7 @@ TileSteps::TileSteps(Builder& builder, const Step& product, int64_t rows, int64_
     : builder_(builder), product_(product), rows_(rows), threads_(threads) {
   for (const Step& step : product.before) sum(step);
   if (!product.before.empty()) after_ += "  workgroupBarrier();\n";
-  if (product.outputs[0].storage) {
+  if (product.outputs[0].storage && product.kernel != "cached_attention") {
     const Tiled& tile = product.tiles[0];
     after_ += fmt::format(
         "  for (var e = thread; e < {0}u; e += {1}u) {{ {2}[e / {3}u * {4}u + index * {3}u + e % {3}u] = "
@@ -84,7 +86,7 @@ void TileSteps::take(const Step& step) {
   std::string text = fmt::format(
       "  for (var e = thread; e < {0}u; e += {1}u) {{\n"
       "    let place = e / {2}u;\n"
-      "    {3}(place / {4}u * {5}u + (index - {6}u) * {4}u + place % {4}u, e % {2}u);\n  }}\n",
+      "    {3}((place / {4}u + row) * {5}u + (index - {6}u) * {4}u + place % {4}u, e % {2}u);\n  }}\n",
       rows_ * width * parts, threads_, parts, name, width, share.columns / per_word, share.first);
   if (share.count < product_.tiles[0].count)
     text = fmt::format("  if (index >= {}u && index < {}u) {{\n{}  }}\n", share.first,
@@ -94,7 +96,7 @@ void TileSteps::take(const Step& step) {
 
 std::string TileSteps::stored(const Operand& out, std::string_view at, const std::string& bits) {
   std::string text = fmt::format("  let bits = {};\n", bits);
-  if (out.tile >= 0) text += fmt::format("  tile{0}[in_tile{0}({1})] = bits;\n", out.tile, at);
+  if (out.tile >= 0) text += fmt::format("  tile{0}[at_tile{0}({1})] = bits;\n", out.tile, at);
   if (out.storage) text += fmt::format("  {}[{}] = bits;\n", builder_.write(buffer_of(out)), at);
   return text;
 }
@@ -216,17 +218,47 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
   const Tiled& tile = product.tiles[0];
   const int64_t rows = element_count(product.outputs[0].layout.shape) / tile.columns,
                 turns = tile.width / (form.threads / form.lanes * form.rows);
-  declare_tiles(builder, product, rows);
-  builder.code += "fn store(at: u32, x: f32) { tile0[in_tile0(at)] = bitcast<u32>(x); }\n";
+  declare_tiles(builder, product, rows, 0);
+  builder.code += "fn store(at: u32, x: f32) { tile0[at_tile0(at)] = bitcast<u32>(x); }\n";
   builder.code += total_function(form);
   builder.code += embedded::webgpu_kernels("qmatmul_vectors");
   const TileSteps steps(builder, product, rows, form.threads);
-  body += steps.before();
+  body += "  const row = 0u;\n" + steps.before();
   body += fmt::format(
       "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + turn, thread); }}\n"
       "  workgroupBarrier();\n",
       turns);
   builder.groups(context, tile.count, static_cast<int>(form.threads), body + steps.after());
+}
+
+void declare_tail(Builder& builder, const Step& attention, int64_t threads, std::string_view words) {
+  builder.code += fmt::format("fn in_tile0(at: u32) -> u32 {{ return {}; }}\n", words);
+  declare_tiles(builder, attention, 1, 1);
+  const TileSteps steps(builder, attention, 1, threads);
+  builder.code += "fn tail(row: u32, index: u32, thread: u32) {\n" + steps.after() + "}\n";
+}
+
+void apart(Context& context, const Step& step) {
+  std::vector<StoragePtr> made(step.tiles.size());
+  const auto in_memory = [&](Operand o, bool is_output) {
+    if (o.tile < 0) return o;
+    StoragePtr& storage = made[static_cast<size_t>(o.tile)];
+    if (is_output) {
+      const int64_t bytes = element_count(o.layout.shape) * static_cast<int64_t>(size_of(o.dtype));
+      storage =
+          o.storage ? o.storage : std::make_shared<WebgpuStorage>(context.scratch((bytes + 3) / 4, "joined"));
+    }
+    return Operand{storage, o.dtype, o.layout};
+  };
+  const auto run = [&](const Step& part) {
+    Step alone{.kernel = part.kernel, .attrs = part.attrs, .program = part.program};
+    for (const Operand& input : part.inputs) alone.inputs.push_back(in_memory(input, false));
+    for (const Operand& output : part.outputs) alone.outputs.push_back(in_memory(output, true));
+    record(context, alone);
+  };
+  for (const Step& part : step.before) run(part);
+  run(step);
+  for (const Step& part : step.after) run(part);
 }
 
 void joined_matmul(Context& context, const Step& product) {

@@ -5,7 +5,8 @@
 /// Products whose kernel goes on with the steps behind it (Step::tiles, before, after), tile by tile.
 namespace weft::webgpu {
 
-/// The steps around a product, written into its kernel. `index` is the tile, `thread` one of `threads`.
+/// The steps around a product, written into its kernel. `index` is the tile, `thread` one of `threads`, and
+/// `row` the first of the rows that a workgroup has.
 class TileSteps {
  public:
   TileSteps(Builder& builder, const Step& product, int64_t rows, int64_t threads);
@@ -40,6 +41,13 @@ QuantForm joined_form(const gpu::Device& device, QuantForm form, int64_t m, cons
 /// dot_x: the product into tile 0, and the steps around it. `body`: statements that come first.
 void multiply_joined(Context& context, Builder& builder, const Step& product, const QuantForm& form,
                      std::string body);
+
+/// `tail(row, index, thread)`: the steps after attention, for a workgroup that has the columns of tile
+/// `index` of one row at hand: `words` are the bits of column `at`.
+void declare_tail(Builder& builder, const Step& attention, int64_t threads, std::string_view words);
+
+/// A step with tiles as steps of their own.
+void apart(Context& context, const Step& step);
 
 /// matmul_batched with tiles, of f32 with rows of floats.
 void joined_matmul(Context& context, const Step& product);

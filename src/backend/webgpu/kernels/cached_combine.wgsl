@@ -1,5 +1,5 @@
 // What the splits left, put together: a workgroup makes what HEADS heads of a token give.
-// Written around this by cached_decode.cpp: partial, what was left; sink; store.
+// Written around this by cached_decode.cpp: partial, what was left; sink; store; tail, which goes on with `columns`.
 var<workgroup> tops: array<f32, HEADS * MOST_SPLITS>;    // then: what a split's sums count
 var<workgroup> totals: array<f32, HEADS * MOST_SPLITS>;
 
@@ -65,4 +65,5 @@ fn combine(place: Place, thread: u32) {
   }
   workgroupBarrier();
   finish(place.row * VALUE_DIM, place.count * VALUE_DIM, thread);
+  tail(place.token, place.head / HEADS, thread);
 }
