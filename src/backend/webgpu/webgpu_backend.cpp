@@ -1,6 +1,7 @@
 #include "backend/webgpu/webgpu_backend.h"
 
 #include "backend/webgpu/builder.h"
+#include "backend/webgpu/tape.h"
 #include "base/error.h"
 
 namespace weft {
@@ -95,7 +96,30 @@ void WebgpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages
     submit();
     tape.write_tables(device_);
   }
+  if (times_) {
+    submit();
+    return measure(tape, buffers_of(storages));
+  }
   as_one([&] { tape.replay(*recorder_, buffers_of(storages)); });
+}
+
+void WebgpuBackend::trace(KernelTimes* times) {
+  times_ = device_.features().timestamps ? times : nullptr;
+}
+
+/// Every dispatch in a pass of its own, whose beginning and end the GPU writes down.
+void WebgpuBackend::measure(const webgpu::Tape& tape, std::span<const gpu::Buffer> buffers) {
+  gpu::Recorder recorder(device_, "trace", true);
+  tape.replay(recorder, buffers);
+  if (recorder.empty()) return;
+  recorder.submit();
+  const std::vector<gpu::Timing> timings = recorder.timings();
+  for (size_t i = 0; i < timings.size(); ++i) {
+    const gpu::Grid& grid = tape.dispatches[i].grid;
+    KernelTime& time = (*times_)[fmt::format("{} x {}", timings[i].kernel, grid.x * grid.y)];
+    ++time.calls;
+    time.seconds += timings[i].microseconds * 1e-6;
+  }
 }
 
 MemoryUse WebgpuBackend::memory() const {

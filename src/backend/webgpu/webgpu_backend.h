@@ -6,6 +6,9 @@
 #include "gpu/recorder.h"
 
 namespace weft {
+namespace webgpu {
+struct Tape;
+}
 
 class WebgpuStorage : public Storage {
  public:
@@ -39,6 +42,7 @@ class WebgpuBackend : public Backend {
   void run(Prepared& prepared, std::span<const StoragePtr> storages,
            std::span<const double> constants) override;
   void as_one(const std::function<void()>& work) override;
+  void trace(KernelTimes* times) override;
   MemoryUse memory() const override;
   bool has_dtype(DType dtype) const override { return dtype != DType::i64; }  // WGSL has none
   bool has_kernel(std::string_view op) const override;
@@ -51,10 +55,12 @@ class WebgpuBackend : public Backend {
 
  private:
   void submit();  ///< what as_one() has so far
+  void measure(const webgpu::Tape& tape, std::span<const gpu::Buffer> buffers);
 
   gpu::Device device_;
   bool software_;
   std::optional<gpu::Recorder> recorder_;  ///< inside as_one()
+  KernelTimes* times_ = nullptr;           ///< of trace()
 };
 
 }  // namespace weft
