@@ -38,6 +38,9 @@ bool takes_epilogue(const gpu::Device& device, const Step& step);
 void declare_packed(Context& context, Builder& builder, const Operand& packed, const quant::Packing& packing,
                     bool shared, bool bytes);
 
+/// With all values times a factor.
+void dequantize_packed(Context& context, const Step& step, float factor);
+
 std::string_view name_of_scales(quant::Scales scales);
 
 }  // namespace weft::webgpu

@@ -22,14 +22,20 @@ Context::Context(gpu::Device& on, Tape& tape, std::span<const gpu::Buffer> buffe
     : device(on), software(on.type() == gpu::AdapterType::cpu), tape_(tape) {
   for (const gpu::Buffer& buffer : buffers)
     places_.insert({buffer.state().get(), static_cast<int>(places_.size())});
+  given_ = places_.size();
 }
 
 gpu::Buffer Context::scratch(int64_t words, std::string_view label) {
   const uint64_t bytes = static_cast<uint64_t>(std::max<int64_t>(words, 1)) * 4;
-  scratch_.push_back(device.alloc(bytes, label));
-  places_.insert({scratch_.back().state().get(), static_cast<int>(places_.size())});
-  tape_.scratch.push_back(bytes);
-  return scratch_.back();
+  const size_t slot = used_++;
+  if (slot == slots_.size()) slots_.emplace_back(), tape_.scratch.push_back(0);
+  if (tape_.scratch[slot] < bytes) {
+    slots_[slot] = device.alloc(bytes, label);
+    tape_.scratch[slot] = bytes;
+    places_.insert({slots_[slot].state().get(), static_cast<int>(given_ + slot)});
+    held_.push_back(slots_[slot]);
+  }
+  return slots_[slot];
 }
 
 void Context::dispatch(const gpu::Kernel& kernel, std::span<const gpu::Binding> bindings, gpu::Grid grid,

@@ -57,8 +57,10 @@ class Context {
   gpu::Device& device;
   bool software;  ///< invocations are SIMD lanes of a CPU: barriers and long kernels cost more than they gain
 
-  /// Memory that the kernels of one step pass on to each other.
+  /// Memory that the kernels of one step pass on to each other, of that size or larger. The next step uses it
+  /// again.
   gpu::Buffer scratch(int64_t words, std::string_view label);
+  void next_step() { used_ = 0; }
 
   void dispatch(const gpu::Kernel& kernel, std::span<const gpu::Binding> bindings, gpu::Grid grid,
                 Tape::Dispatch numbers);
@@ -66,7 +68,8 @@ class Context {
  private:
   Tape& tape_;
   std::unordered_map<const gpu::Buffer::State*, int> places_;
-  std::vector<gpu::Buffer> scratch_;
+  size_t given_ = 0, used_ = 0;            ///< storages; scratch of this step
+  std::vector<gpu::Buffer> slots_, held_;  ///< scratch; all that kernels were recorded with
 };
 
 }  // namespace weft::webgpu

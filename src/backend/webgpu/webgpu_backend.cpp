@@ -85,7 +85,10 @@ std::unique_ptr<Prepared> WebgpuBackend::prepare(std::span<const Step> steps,
   auto tape = std::make_unique<webgpu::Tape>();
   webgpu::Context context(device_, *tape, buffers_of(storages));
   context.software = software_;
-  for (const Step& step : steps) webgpu::record(context, step);
+  for (const Step& step : steps) {
+    context.next_step();
+    webgpu::record(context, step);
+  }
   return tape;
 }
 

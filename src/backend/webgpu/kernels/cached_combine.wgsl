@@ -52,7 +52,7 @@ fn combine(place: Place, thread: u32) {
     for (var s = 0u; s < splits_end; s += BATCH) {
       var x = array<f32, BATCH>();
       #for k BATCH
-      x[$k] = partial(sums_at(place.row + head, min(s + $k, splits() - 1u)) + column);
+      if (s + $k < splits()) { x[$k] = partial(sums_at(place.row + head, s + $k) + column); }
       #endfor
       #for k BATCH
       {
