@@ -57,6 +57,23 @@ Expected load_expected(const std::filesystem::path& file) {
   return expected;
 }
 
+Expected expected_of(Model& model, std::span<const TokenId> text, int64_t texts, int64_t length) {
+  if (std::ssize(text) < length)
+    fail(ErrorKind::invalid, "[verify] the text has {} tokens, {} are needed", text.size(), length);
+  Expected expected{.texts = std::min(texts, std::ssize(text) / length),
+                    .length = length,
+                    .vocabulary = model.config().vocabulary};
+  for (int64_t i = 0; i < expected.texts; ++i) {
+    const auto ids = text.subspan(static_cast<size_t>(i * length), static_cast<size_t>(length));
+    expected.ids.insert(expected.ids.end(), ids.begin(), ids.end());
+    Sequence sequence = model.new_sequence();
+    const std::vector<float> logits = model.run(sequence, ids, true);
+    expected.logits.insert(expected.logits.end(), logits.begin(), logits.end());
+    truncate(sequence, 0, model.pages());
+  }
+  return expected;
+}
+
 Comparison compare(Model& model, const Expected& expected) {
   if (model.config().vocabulary != expected.vocabulary)
     fail(ErrorKind::invalid, "[verify] the model has {} tokens, {} are expected", model.config().vocabulary,

@@ -19,6 +19,9 @@ struct Expected {
 /// Throws ErrorKind::io for a file that is something else.
 Expected load_expected(const std::filesystem::path& file);
 
+/// What a model gives for the first `texts` windows of `length` tokens of a text.
+Expected expected_of(Model& model, std::span<const TokenId> text, int64_t texts, int64_t length);
+
 struct Comparison {
   double max = 0, mean = 0;  ///< of the absolute differences of logits
   double top1 = 1;           ///< share of places whose likeliest token is the same
