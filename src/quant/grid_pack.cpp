@@ -142,6 +142,7 @@ class Search {
       const float inverse = (kTop + static_cast<float>(t) * rules_.step) / max;
       std::array<uint16_t, 8> chosen{};
       std::array<bool, 8> hits;
+      hits.fill(true);
       for (size_t k = 0; k < count / n; ++k)
         hits[k] = choose(magnitudes + n * k, roots + n * k, inverse, 1 / inverse, chosen[k]);
       const auto [xq, qq] = fit(values, weights, chosen);
