@@ -1,7 +1,5 @@
 #include "backend/cpu/memory.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <new>
@@ -12,7 +10,6 @@ namespace weft::cpu {
 namespace {
 
 constexpr uint64_t kSmall = 1 << 16;     // below: malloc is as good
-constexpr uint64_t kHuge = 4 << 20;      // from here on the pages are huge ones, where the system has them
 constexpr uint64_t kMinKept = 64 << 20;  // bytes that are always worth keeping
 
 /// Eight sizes per power of two: at most 12.5 % is lost, and blocks of similar arrays are exchangeable.
@@ -22,24 +19,14 @@ uint64_t capacity_for(uint64_t bytes) {
   return bytes + (unit - bytes % unit) % unit;
 }
 
-std::align_val_t alignment_of(uint64_t capacity) {
-  return std::align_val_t(capacity < kHuge ? 64 : 2 << 20);
-}
-
-std::byte* from_system(uint64_t capacity) {
-  void* data = ::operator new(capacity, alignment_of(capacity), std::nothrow);
-#ifdef MADV_HUGEPAGE
-  if (data && capacity >= kHuge)
-    madvise(data, capacity, MADV_HUGEPAGE);  // a wish; no harm if it is not heard
-#endif
-  return static_cast<std::byte*>(data);
-}
-
-void to_system(std::byte* data, uint64_t capacity) {
-  ::operator delete(data, alignment_of(capacity));
-}
+constexpr std::align_val_t kAlignment{64};
 
 }  // namespace
+
+std::byte* Memory::from_system(uint64_t capacity) {
+  if (capacity >= kSmall) return pages_.take(capacity);
+  return static_cast<std::byte*>(::operator new(capacity, kAlignment, std::nothrow));
+}
 
 Memory::~Memory() {
   while (!kept_.empty()) drop(kept_.begin());
@@ -47,7 +34,7 @@ Memory::~Memory() {
 
 void Memory::drop(Blocks::iterator block) {
   const auto& [capacity, kept] = *block;
-  to_system(kept.data, capacity);
+  pages_.give_back(kept.data, capacity);
   use_.cached -= capacity;
   kept_.erase(block);
 }
@@ -74,7 +61,7 @@ void Memory::give_back(std::byte* data, uint64_t bytes) {
   const uint64_t capacity = capacity_for(bytes);
   const std::lock_guard lock(mutex_);
   use_.active -= capacity;
-  if (capacity < kSmall) return to_system(data, capacity);
+  if (capacity < kSmall) return ::operator delete(data, kAlignment);
   // What was not used for longest makes room: sizes that are no longer asked for must not stay.
   while (!kept_.empty() && use_.cached + capacity > std::max(kMinKept, use_.peak))
     drop(std::ranges::min_element(kept_, {}, [](const auto& block) { return block.second.since; }));

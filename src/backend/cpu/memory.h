@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "backend/backend.h"
+#include "backend/cpu/huge_pages.h"
 
 namespace weft::cpu {
 
@@ -30,10 +31,12 @@ class Memory {
   };
   using Blocks = std::multimap<uint64_t, Kept>;  // by capacity
 
+  std::byte* from_system(uint64_t capacity);
   void drop(Blocks::iterator block);
 
   mutable std::mutex mutex_;
   MemoryUse use_;
+  HugePages pages_;  // of all blocks that are not small
   Blocks kept_;
   uint64_t given_back_ = 0;  // blocks so far
 };
