@@ -1,11 +1,10 @@
 // Keys and values in blocks of q8_0 and q4_0, from loading to generation.
 #include <doctest/doctest.h>
 
-#include <cmath>
-
 #include "backend/webgpu/webgpu_backend.h"
 #include "llm/model.h"
 #include "support/gpus.h"
+#include "support/relative_error.h"
 #include "support/scoped.h"
 #include "support/tiny_model.h"
 
@@ -29,17 +28,6 @@ struct Place {
   }
 };
 
-/// The root of the mean square of what differs, as a share of `want`'s own.
-double error_of(const std::vector<float>& got, const std::vector<float>& want) {
-  REQUIRE(got.size() == want.size());
-  double differs = 0, all = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double a = got[i], b = want[i];
-    differs += (a - b) * (a - b), all += b * b;
-  }
-  return std::sqrt(differs / all);
-}
-
 GenerateOptions greedy(int64_t count) {
   return {.sampler = {.temperature = 0}, .max_tokens = count, .ignore_end = true};
 }
@@ -53,9 +41,9 @@ TEST_SUITE("base: block caches") {
     const Place place;
     const auto logits = [&](const char* type) { return place.open(type).logits(place.text); };
     const std::vector<float> want = logits("f16");
-    CHECK(error_of(logits("f32"), want) < 0.001);
-    CHECK(error_of(logits("q8_0"), want) < 0.02);
-    const double four = error_of(logits("q4_0"), want);
+    CHECK(test::relative_error(logits("f32"), want) < 0.001);
+    CHECK(test::relative_error(logits("q8_0"), want) < 0.02);
+    const double four = test::relative_error(logits("q4_0"), want);
     CHECK(four < 0.3);
     CHECK(four > 0.01);  // the blocks are really used
   }
@@ -70,7 +58,7 @@ TEST_SUITE("base: block caches") {
       llm::Sequence parts = model.new_sequence();
       std::vector<float> got = model.run(parts, std::span(place.text).first(33));
       for (size_t i = 33; i < place.text.size(); ++i) got = model.run(parts, std::span(&place.text[i], 1));
-      CHECK(error_of(got, want) < 0.02);  // codes at a border may fall to the other side
+      CHECK(test::relative_error(got, want) < 0.02);  // codes at a border may fall to the other side
     }
   }
 
@@ -114,7 +102,7 @@ TEST_SUITE("gpu block caches") {
       for (const char* type : kTypes) {
         CAPTURE(type);
         LanguageModel model = place.open(type, device), cpu = place.open(type);
-        CHECK(error_of(model.logits(place.text), cpu.logits(place.text)) < 0.02);
+        CHECK(test::relative_error(model.logits(place.text), cpu.logits(place.text)) < 0.02);
         const std::vector<TokenId> first = model.generate(place.text, greedy(6)).tokens;
         CHECK(first.size() == 6);
         CHECK(model.generate(place.text, greedy(6)).tokens == first);

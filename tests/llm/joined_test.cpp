@@ -1,28 +1,16 @@
 // Products that go on with the steps behind them (plan/join.h), as language models on a GPU have them.
 #include <doctest/doctest.h>
 
-#include <cmath>
-
 #include "backend/webgpu/webgpu_backend.h"
 #include "llm/model.h"
 #include "support/gpus.h"
+#include "support/relative_error.h"
 #include "support/scoped.h"
 #include "support/tiny_model.h"
 
 using namespace weft;
 
 namespace {
-
-/// The root of the mean square of what differs, as a share of `want`'s own.
-double error_of(const std::vector<float>& got, const std::vector<float>& want) {
-  REQUIRE(got.size() == want.size());
-  double differs = 0, all = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double a = got[i], b = want[i];
-    differs += (a - b) * (a - b), all += b * b;
-  }
-  return std::sqrt(differs / all);
-}
 
 /// A prompt in parts of 1, 3 and 1 tokens: the last logits.
 std::vector<float> logits_of(llm::Model& model) {
@@ -66,7 +54,7 @@ TEST_SUITE("gpu joined products") {
         on_gpu.device = Device(std::make_shared<WebgpuBackend>(gpu::Device::create(gpu.adapter, features, {}),
                                                                /*software=*/false));
         llm::Model model(file, on_gpu);
-        CHECK(error_of(logits_of(model), logits_of(cpu)) < 0.01);
+        CHECK(test::relative_error(logits_of(model), logits_of(cpu)) < 0.01);
       }
     });
   }
