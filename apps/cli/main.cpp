@@ -10,7 +10,6 @@
 #include "devices.h"
 #include "doctor/doctor.h"
 #include "embed.h"
-
 #include "models/commands.h"
 #include "op_table/op_table.h"
 #include "pull/pull.h"
@@ -51,9 +50,7 @@ std::vector<std::string> words_from(int argc, char** argv) {
   return words;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app{"weft makes any GPU that speaks WebGPU, or a plain CPU, run neural networks.", "weft"};
   app.set_version_flag("--version", fmt::format("weft {}", weft::version()));
   app.require_subcommand(0, 1);  // none is told below: CLI11 would not name a command that it does not know
@@ -169,6 +166,15 @@ int main(int argc, char** argv) {
     if (app.get_subcommands().empty()) throw CLI::RequiredError("A command");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
+  }
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
   } catch (const weft::Error& error) {
     fmt::print(stderr, "weft: {}\n", error.what());
     return error.kind() == weft::ErrorKind::invalid ? kUsage : 1;
@@ -176,5 +182,4 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "weft: {}\n", error.what());
     return 1;
   }
-  return status;
 }

@@ -140,7 +140,7 @@ class Layer {
   }
   std::vector<Array> products(std::vector<std::string> names, const Array& x,
                               const std::vector<int64_t>& n) const {
-    for (std::string& name : names) name = prefix_ + name;
+    for (std::string& name : names) name.insert(0, prefix_);
     return pass.products(names, x, n);
   }
   const Array& vector(const std::string& name, const Shape& shape) const {

@@ -242,9 +242,7 @@ std::vector<StoragePtr> Plan::run(Backend& backend, std::span<const StoragePtr> 
     storages.push_back(*free);
   };
   for (uint64_t bytes : sizes_) add(bytes, "array");
-  if (!prepared_) {
-    prepared_ = backend.prepare(bound(steps_, storages), storages);
-  }
+  if (!prepared_) prepared_ = backend.prepare(bound(steps_, storages), storages);
   for (uint64_t bytes : prepared_->scratch) add(bytes, "scratch");
   if (!steps_.empty()) backend.run(*prepared_, storages, constants);
   return storages;
