@@ -76,7 +76,7 @@ double measure(Backend& backend, const std::vector<Step>& steps, double limit) {
     std::ranges::for_each(step.outputs, use);
   }
   const std::unique_ptr<Prepared> prepared = backend.prepare(steps, storages);
-  for (uint64_t bytes : prepared->scratch) storages.push_back(backend.alloc(bytes, "scratch"));
+  storages = backend.with_scratch(*prepared, std::move(storages));
   return median_seconds(limit,
                         [&] {
                           backend.run(*prepared, storages, {});
@@ -135,8 +135,12 @@ void measure(Backend& backend, const Row& row, bool large, double limit, term::T
 
 void measure_forms(WebgpuBackend& backend, const Row& row, double limit, term::Table& table) {
   const Operands operands(backend, row, true);
+  std::vector<StoragePtr> given = {operands.x8.storage, operands.y.storage};
   std::vector<gpu::Buffer> buffers = {webgpu::buffer_of(operands.x8), webgpu::buffer_of(operands.y)};
-  for (const Operand& w : operands.weights) buffers.push_back(webgpu::buffer_of(w));
+  for (const Operand& w : operands.weights) {
+    given.push_back(w.storage);
+    buffers.push_back(webgpu::buffer_of(w));
+  }
   for (const int64_t threads : {64, 128, 256})
     for (const int64_t lanes : {8, 16, 32})
       for (const int64_t rows : {1, 2, 4}) {
@@ -147,8 +151,9 @@ void measure_forms(WebgpuBackend& backend, const Row& row, double limit, term::T
           webgpu::multiply_packed(
               context, operands.step("qmatmul_i8", i),
               {.threads = threads, .lanes = lanes, .rows = rows, .vectors = row.m, .subgroups = true});
+        const std::vector<StoragePtr> storages = backend.with_scratch(tape, given);
         const double seconds = median_seconds(limit, [&] {
-          tape.replay(backend.device(), buffers);
+          backend.run(tape, storages, {});
           backend.synchronize();
         });
         table.add(result(row, fmt::format("threads {} lanes {} rows {}", threads, lanes, rows),

@@ -20,6 +20,11 @@ std::unique_ptr<PendingRead> Backend::read_later(const StoragePtr& from, uint64_
   return read_now;
 }
 
+std::vector<StoragePtr> Backend::with_scratch(const Prepared& prepared, std::vector<StoragePtr> storages) {
+  for (uint64_t bytes : prepared.scratch) storages.push_back(alloc(bytes, "scratch"));
+  return storages;
+}
+
 void Backend::run(std::span<const Step> steps) {
   std::vector<StoragePtr> storages;
   for (const Step& step : steps)
@@ -28,8 +33,7 @@ void Backend::run(std::span<const Step> steps) {
         if (operand.storage && std::ranges::find(storages, operand.storage) == storages.end())
           storages.push_back(operand.storage);
   const std::unique_ptr<Prepared> prepared = prepare(steps, storages);
-  for (uint64_t bytes : prepared->scratch) storages.push_back(alloc(bytes, "scratch"));
-  run(*prepared, storages, {});
+  run(*prepared, with_scratch(*prepared, std::move(storages)), {});
 }
 
 }  // namespace weft

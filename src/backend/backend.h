@@ -114,6 +114,8 @@ class Backend {
   /// nothing.
   virtual void trace(KernelTimes* /*times*/) {}
 
+  /// Storages for run(): those of prepare(), and new ones for Prepared::scratch.
+  std::vector<StoragePtr> with_scratch(const Prepared& prepared, std::vector<StoragePtr> storages);
   /// Prepares, and runs once.
   void run(std::span<const Step> steps);
 

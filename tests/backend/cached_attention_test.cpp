@@ -110,7 +110,7 @@ class Run {
     Backend& backend = device_.backend();
     std::vector<StoragePtr> storages = kernel.storages();
     const auto prepared = backend.prepare(std::span(&kernel.step, 1), storages);
-    for (uint64_t bytes : prepared->scratch) storages.push_back(backend.alloc(bytes, "scratch"));
+    storages = backend.with_scratch(*prepared, std::move(storages));
     backend.run(*prepared, storages, {});
     const StoragePtr& out = kernel.step.outputs[0].storage;
     backend.write(out, 0, std::vector<std::byte>(out->size(), std::byte{0x55}));

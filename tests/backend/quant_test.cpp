@@ -237,7 +237,9 @@ TEST_SUITE("quantised") {
         webgpu::Tape tape;
         webgpu::Context context(backend->device(), tape, buffers);
         webgpu::multiply_packed(context, step, form);
-        tape.replay(backend->device(), buffers);
+        const std::vector<StoragePtr> storages = {step.inputs[0].storage, step.inputs[1].storage,
+                                                  step.outputs[0].storage};
+        backend->run(tape, backend->with_scratch(tape, storages), {});
         CAPTURE(form.tiles);
         CAPTURE(form.lanes);
         product.check(out.to_vector(), bytes ? product.rounded() : product.x);

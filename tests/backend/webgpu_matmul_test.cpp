@@ -38,10 +38,10 @@ std::vector<Number> reference(const Sample& a, const Sample& b, DType out) {
   return want;
 }
 
-Operand upload(gpu::Device& device, const Sample& sample) {
-  const gpu::Buffer buffer = device.alloc(sample.storage.size(), "factor");
-  device.write(buffer, 0, sample.storage);
-  return {std::make_shared<WebgpuStorage>(buffer), sample.dtype, sample.layout};
+Operand upload(Backend& backend, const Sample& sample) {
+  const StoragePtr storage = backend.alloc(sample.storage.size(), "factor");
+  backend.write(storage, 0, sample.storage);
+  return {storage, sample.dtype, sample.layout};
 }
 
 /// A case with its factors and what must come out.
@@ -70,20 +70,20 @@ void check(const std::vector<Case>& cases, const std::function<void(MatmulDevice
   std::vector<Prepared> prepared;
   for (const Case& c : cases) prepared.emplace_back(c);
   test::on_every_gpu([&](const test::TestGpu& gpu) {
-    gpu::Device device = gpu.open();
-    MatmulDevice as_if(device);
+    WebgpuBackend backend(gpu.open());
+    MatmulDevice as_if(backend.device());
     change(as_if);
     for (const Prepared& p : prepared) {
       CAPTURE(p.what);
-      const Operand a = upload(device, p.a), b = upload(device, p.b), out = upload(device, p.out);
+      const Operand a = upload(backend, p.a), b = upload(backend, p.b), out = upload(backend, p.out);
       const std::vector<gpu::Buffer> buffers = {webgpu::buffer_of(a), webgpu::buffer_of(b),
                                                 webgpu::buffer_of(out)};
       webgpu::Tape tape;
-      webgpu::Context context(device, tape, buffers);
+      webgpu::Context context(backend.device(), tape, buffers);
       webgpu::matmul(context, {.kernel = "matmul_batched", .inputs = {a, b}, .outputs = {out}}, as_if);
-      tape.replay(device, buffers);
+      backend.run(tape, backend.with_scratch(tape, {a.storage, b.storage, out.storage}), {});
       Sample got = p.out;
-      device.read(buffers[2], 0, got.storage);
+      backend.read(out.storage, 0, got.storage);
       check_values(got, p.want);
     }
     prepared.resize(1, prepared[0]);

@@ -85,11 +85,4 @@ void Tape::replay(gpu::Recorder& recorder, std::span<const gpu::Buffer> buffers)
   }
 }
 
-void Tape::replay(gpu::Device& device, std::vector<gpu::Buffer> buffers) const {
-  for (uint64_t bytes : scratch) buffers.push_back(device.alloc(bytes, "scratch"));
-  gpu::Recorder recorder(device, "steps");
-  replay(recorder, buffers);
-  recorder.submit();
-}
-
 }  // namespace weft::webgpu

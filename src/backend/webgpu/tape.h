@@ -45,8 +45,6 @@ struct Tape : Prepared {
 
   /// `buffers`: those that the steps were recorded with, or others in their places; then scratch.
   void replay(gpu::Recorder& recorder, std::span<const gpu::Buffer> buffers) const;
-  /// The same as a submit of its own, with scratch of its own.
-  void replay(gpu::Device& device, std::vector<gpu::Buffer> buffers) const;
 };
 
 /// Where steps are recorded: kernels see real buffers, the tape remembers which place each has.
