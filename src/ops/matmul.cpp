@@ -41,7 +41,8 @@ std::vector<Op> primitive_rows() {
        .max_inputs = 2,
        .attrs = {{"dtype", {}}},
        .infer = infer_matmul,
-       .gradient = matmul_gradient},
+       .gradient = matmul_gradient,
+       .is_product = true},
   };
 }
 

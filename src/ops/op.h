@@ -77,7 +77,8 @@ struct Op {
   /// A primitive that changes input 0: its kernel finds input 0's values in the output and gets none for it.
   /// They are copied there first, unless nobody else could see them change.
   bool in_place = false;
-  Fold fold = Fold::none;  ///< a primitive that folds floats over its `dims`: the planner fuses it too
+  Fold fold = Fold::none;   ///< a primitive that folds floats over its `dims`: the planner fuses it too
+  bool is_product = false;  ///< a primitive of two factors, whose kernel can go on with the ops behind it
 };
 
 /// Throws ErrorKind::invalid for an unknown name.

@@ -147,7 +147,8 @@ std::vector<Op> primitive_rows() {
        .max_inputs = 2,
        .attrs = {type, n, k},
        .infer = infer_qmatmul_packed,
-       .gradient = qmatmul_packed_gradient},
+       .gradient = qmatmul_packed_gradient,
+       .is_product = true},
       // Activations in 8 bits: of each 32 elements the largest size a gives a scale s = a / 127 and codes
       // round(x / s), half to even. The words are in an order that is the device's own; only the leading dims
       // may be reshaped.
@@ -159,7 +160,8 @@ std::vector<Op> primitive_rows() {
        .min_inputs = 2,
        .max_inputs = 2,
        .attrs = {type, n, k},
-       .infer = infer_qmatmul_i8},
+       .infer = infer_qmatmul_i8,
+       .is_product = true},
   };
 }
 

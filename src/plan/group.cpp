@@ -23,11 +23,6 @@ bool is_cheap(const Op& op) {
   return names.contains(op.name);
 }
 
-/// Kernels that can finish with an epilogue.
-bool is_product(const Op& op) {
-  return op.name == "matmul_batched" || op.name == "qmatmul_packed" || op.name == "qmatmul_i8";
-}
-
 /// Strides of dims of size 1 say nothing.
 Layout normal(Layout layout) {
   for (size_t d = 0; d < layout.shape.size(); ++d)
@@ -259,7 +254,7 @@ bool Group::take(int s) {
   if (std::ranges::find(made.users, matmul_) != made.users.end()) return false;  // it reads memory
   if (made.wanted && (kind != OpKind::elementwise || matmul_ >= 0 || !only_used_here(s))) return false;
   if (is_fold(s)) return !made.wanted && take_fold(s);
-  if (is_product(*made.node->op)) return !made.wanted && take_matmul(s);
+  if (made.node->op->is_product) return !made.wanted && take_matmul(s);
   if (kind != OpKind::elementwise && kind != OpKind::view) return false;
 
   std::optional<std::vector<Use>> uses = uses_of(s);
@@ -437,6 +432,7 @@ Plan::Step Group::lowered() const {
   result.kernel = folds_ ? "rows" : "elementwise";
   if (matmul_ >= 0) {
     result.kernel = step(matmul_).node->op->name;
+    result.is_product = true;
     result.attrs = step(matmul_).node->attrs;
     for (int v : step(matmul_).inputs) result.inputs.push_back(in_memory(v));
     loads.erase(loads.begin());

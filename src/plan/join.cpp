@@ -14,10 +14,9 @@ constexpr int64_t kWidths[] = {8, 16, 32, 64, 128, 256};  // of a product's tile
 constexpr int64_t kLongestRow = 512;                      // that a fold inside of a tile has
 constexpr int64_t kMostWords = 3072;                      // of a workgroup's memory for all values
 
-/// Weights are read once, in vectors of four words.
-bool is_product(const Plan::Step& step, uint64_t most_bytes) {
-  if (step.kernel == "qmatmul_i8" || step.kernel == "qmatmul_packed") return true;
-  if (step.kernel != "matmul_batched") return false;
+/// Whether a product's weights are read once, in vectors of four words: those of blocks always are.
+bool reads_once(const Plan::Step& step, uint64_t most_bytes) {
+  if (step.kernel != "matmul_batched") return true;
   const Plan::Operand &a = step.inputs[0], &b = step.inputs[1];
   const int64_t k = a.layout.shape.back();
   return a.layout.shape.size() == 2 && a.dtype == DType::f32 && a.layout.is_contiguous() &&
@@ -30,8 +29,8 @@ bool is_product(const Plan::Step& step, uint64_t most_bytes) {
 std::vector<int64_t> widths_of(const Plan::Step& step, const Backend& backend) {
   const Shape out = step.outputs.empty() ? Shape{} : step.outputs[0].layout.shape;
   const bool is_attention = step.kernel == "cached_attention" && step.attrs.text("type").empty();
-  if (out.empty() || element_count(out) == 0 || !(is_attention || is_product(step, backend.most_bytes())))
-    return {};
+  const bool is_product = step.is_product && reads_once(step, backend.most_bytes());
+  if (out.empty() || element_count(out) == 0 || !(is_attention || is_product)) return {};
   if (element_count(out) / out.back() > backend.joined_rows()) return {};
   // What the query heads of one key head give.
   if (is_attention) return {out.back() / (step.inputs[1].layout.shape[1] / step.inputs[0].layout.shape[2])};

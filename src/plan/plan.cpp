@@ -75,7 +75,11 @@ class Scheduler {
       if (spots_[static_cast<size_t>(step.first)].owner == step.first) copy(step);
       return;
     }
-    Plan::Step made{.kernel = op.name, .inputs = {}, .outputs = {}, .attrs = step.node->attrs};
+    Plan::Step made{.kernel = op.name,
+                    .inputs = {},
+                    .outputs = {},
+                    .attrs = step.node->attrs,
+                    .is_product = op.is_product};
     for (int value : step.inputs) made.inputs.push_back(operand(value));
     for (size_t i = 0; i < step.node->outputs.size(); ++i)
       made.outputs.push_back(operand(step.first + static_cast<int>(i)));

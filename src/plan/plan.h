@@ -27,6 +27,7 @@ class Plan {
     std::string_view kernel;
     std::vector<Operand> inputs, outputs;
     Attrs attrs = {};
+    bool is_product = false;  ///< Op::is_product
     std::optional<ElementwiseProgram> program = {};
     std::vector<Tiled> tiles = {};
     std::vector<Step> before = {}, after = {};
