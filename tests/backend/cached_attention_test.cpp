@@ -149,12 +149,14 @@ void check_close(const Array& got, const Array& want) {
   CHECK(wrong == 0);
 }
 
-/// All of a GPU, less some of its features.
-void check_on(const test::TestGpu& gpu, const std::vector<size_t>& which, const std::string& without = "") {
+/// All of a GPU, less some of its features. `software`: with the kernels for adapters that are none.
+void check_on(const test::TestGpu& gpu, const std::vector<size_t>& which, const std::string& without = "",
+              bool software = false) {
   gpu::Features features = gpu.features;
   if (without.find("subgroups") != without.npos) features.subgroups = false;
   if (without.find("last_workgroup") != without.npos) features.last_workgroup = false;
-  const Device device(std::make_shared<WebgpuBackend>(gpu::Device::create(gpu.adapter, features, {})));
+  const Device device(
+      std::make_shared<WebgpuBackend>(gpu::Device::create(gpu.adapter, features, {}), software));
   const std::vector<Problem> problems = small_problems();
   CAPTURE(without);
   for (size_t i : which) {
@@ -210,8 +212,9 @@ TEST_SUITE("base: cached attention") {
 TEST_SUITE("gpu cached attention") {
   TEST_CASE("splits and tiles, sinks and slopes, wide heads, blocks") {
     test::on_every_gpu([&](const test::TestGpu& gpu) {
-      if (gpu.library.name == "Dawn 2026") check_on(gpu, {3, 8, 12, 19});
-      if (gpu.library.name == "wgpu-native 29") check_on(gpu, {1, 10});
+      if (gpu.library.name == "Dawn 2026") check_on(gpu, {8, 12, 19}, "", true);
+      if (gpu.library.name == "wgpu-native 29") check_on(gpu, {1});
+      if (gpu.library.name == "wgpu-native 29") check_on(gpu, {10}, "", true);
     });
   }
 
@@ -228,12 +231,20 @@ TEST_SUITE("gpu cached attention") {
     });
   }
 
+  TEST_CASE("lanes without barriers") {
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      if (gpu.library.name == "Dawn 2026") check_on(gpu, {3, 6}, "", true);
+      if (gpu.library.name == "wgpu-native 29") check_on(gpu, {5}, "", true);
+    });
+  }
+
   TEST_CASE("every problem on every GPU" * doctest::skip()) {
     std::vector<size_t> all(small_problems().size());
     std::iota(all.begin(), all.end(), size_t{0});
     test::on_every_gpu([&](const test::TestGpu& gpu) {
       for (const char* without : {"", "subgroups", "last_workgroup", "last_workgroup,subgroups"})
         check_on(gpu, all, without);
+      check_on(gpu, all, "", true);
     });
   }
 

@@ -1,4 +1,5 @@
-// Attention of few tokens over a cache: the text around cached_decode.wgsl and cached_combine.wgsl.
+// Attention of few tokens over a cache: the text around cached_decode.wgsl, cached_combine.wgsl and
+// cached_lanes.wgsl.
 #include "backend/webgpu/cached_decode.h"
 
 #include <fmt/format.h>
@@ -53,7 +54,7 @@ struct Sharing {
     const int64_t neighbours = shuffles ? std::min<int64_t>(features.subgroup_min, 32) : 32;
     // What is done for each head is unrolled, and llvmpipe takes a second to compile it for one.
     const bool wide = std::max(p.dim, p.value_dim) > AttentionProblem::kMaxDim;
-    const int64_t most_heads = context.software ? 2 : (wide ? 4 : 8);
+    const int64_t most_heads = context.device.type() == gpu::AdapterType::cpu ? 2 : (wide ? 4 : 8);
     blocks = ceil_div(p.group(), most_heads);
     heads = ceil_div(p.group(), blocks);
     team = std::clamp<int64_t>(bit_ceil(p.dim / 8), 4, neighbours);
@@ -87,13 +88,37 @@ bool has_eights(const Operand& cache) {
   return cache.layout.strides[1] == 1 && cache.layout.strides[0] % 8 == 0 && cache.layout.offset % 8 == 0;
 }
 
-class Decode {
+using Numbers = std::vector<std::pair<const char*, int64_t>>;
+
+/// What all forms have: constants of the text, sizes, and functions that read.
+class Reads {
+ public:
+  Reads(Context& context, const CacheReads& reads)
+      : context_(context), in_(reads), key_count_(element_count(reads.key_positions.layout.shape)) {}
+
+ protected:
+  bool has_slopes() const { return in_.slopes.storage != nullptr; }
+  bool has_sinks() const { return in_.sinks.storage != nullptr; }
+  /// Rows of whole eights, in a dtype that is loaded as words.
+  bool fits() const {
+    const CachedProblem& p = in_.problem;
+    const DType dtype = in_.keys.dtype;
+    return p.dim % 8 == 0 && p.value_dim % 8 == 0 && in_.values.dtype == dtype &&
+           (dtype == DType::f16 || dtype == DType::f32) && has_eights(in_.keys) && has_eights(in_.values);
+  }
+  void declare_sizes(Builder& builder, const Numbers& constants, const Numbers& sizes) const;
+  void declare_reads(Builder& builder) const;
+  void declare_sink(Builder& builder) const;
+
+  Context& context_;
+  const CacheReads& in_;
+  int64_t key_count_;
+};
+
+class Decode : Reads {
  public:
   Decode(Context& context, const CacheReads& reads)
-      : context_(context),
-        in_(reads),
-        key_count_(element_count(reads.key_positions.layout.shape)),
-        sharing_(context, reads.problem, key_count_) {
+      : Reads(context, reads), sharing_(context, reads.problem, key_count_) {
     const uint32_t memory = context.device.limits().max_workgroup_memory;
     if (sharing_.memory(in_.problem, has_slopes()) > memory) sharing_.at_once = 1;
     one_dispatch_ = context.device.features().last_workgroup && buffers(true) <= most_buffers();
@@ -101,10 +126,7 @@ class Decode {
 
   bool possible() const {
     const CachedProblem& p = in_.problem;
-    const DType dtype = in_.keys.dtype;
-    return p.tokens <= kMostTokens && p.value_dim <= kMostColumns && p.dim % 8 == 0 && p.value_dim % 8 == 0 &&
-           in_.values.dtype == dtype && (dtype == DType::f16 || dtype == DType::f32) &&
-           has_eights(in_.keys) && has_eights(in_.values) && sharing_.is_short() &&
+    return fits() && p.tokens <= kMostTokens && p.value_dim <= kMostColumns && sharing_.is_short() &&
            (!in_.joined || sharing_.blocks == 1) &&
            sharing_.memory(p, has_slopes()) <= context_.device.limits().max_workgroup_memory &&
            buffers(one_dispatch_) <= most_buffers();
@@ -115,7 +137,7 @@ class Decode {
     const gpu::Buffer partial =
         context_.scratch(p.tokens * p.heads * sharing_.splits * (p.value_dim + 2), "attention");
     Builder builder("cached_decode");
-    declare_sizes(builder);
+    declare(builder);
     declare_reads(builder);
     if (one_dispatch_) {
       const std::string parts = builder.share(partial);
@@ -131,6 +153,8 @@ class Decode {
           fmt::format("fn put(at: u32, x: f32) -> u32 {{ {}[at] = bitcast<u32>(x); return 0u; }}\n",
                       builder.write(partial));
     }
+    builder.code += embedded::webgpu_kernels("cached_places");
+    builder.code += embedded::webgpu_kernels("cached_rows");
     builder.code += embedded::webgpu_kernels("cached_splits");
     if (one_dispatch_) builder.code += embedded::webgpu_kernels("cached_combine");
     builder.code += embedded::webgpu_kernels("cached_decode");
@@ -140,8 +164,6 @@ class Decode {
   }
 
  private:
-  bool has_slopes() const { return in_.slopes.storage != nullptr; }
-  bool has_sinks() const { return in_.sinks.storage != nullptr; }
   int64_t places() const { return in_.problem.tokens * in_.problem.key_heads * sharing_.blocks; }
   size_t most_buffers() const { return context_.device.limits().max_storage_buffers; }
   /// That the kernel of the splits has bound.
@@ -163,56 +185,58 @@ class Decode {
     return bound.size() + 2;  // and counters
   }
 
-  void declare_sizes(Builder& builder) const;
-  void declare_reads(Builder& builder) const;
+  void declare(Builder& builder) const;
   void declare_counters(Builder& builder) const;
   void declare_store(Builder& builder) const;
   void combine(const gpu::Buffer& partial) const;
 
-  Context& context_;
-  const CacheReads& in_;
-  int64_t key_count_;
   Sharing sharing_;
   bool one_dispatch_;
 };
 
-void Decode::declare_sizes(Builder& builder) const {
+void Reads::declare_sizes(Builder& builder, const Numbers& constants, const Numbers& sizes) const {
   const CachedProblem& p = in_.problem;
-  const std::pair<const char*, int64_t> constants[] = {{"THREADS", sharing_.threads},
-                                                       {"HEADS", sharing_.heads},
-                                                       {"TEAM", sharing_.team},
-                                                       {"LOADS", sharing_.loads},
-                                                       {"KEYS", sharing_.keys},
-                                                       {"VALUE_TEAM", sharing_.value_team},
-                                                       {"VALUE_KEYS", sharing_.value_keys},
-                                                       {"LANES", sharing_.lanes},
-                                                       {"AT_ONCE", sharing_.at_once},
-                                                       {"DIM", p.dim},
-                                                       {"VALUE_DIM", p.value_dim},
-                                                       {"SPAN", kSpan},
-                                                       {"MOST_SPLITS", kMostSplits},
-                                                       {"BATCH", kBatch},
-                                                       {"COLUMNS", sharing_.columns(p)}};
   for (const auto& [name, value] : constants)
     builder.settings.push_back({name, static_cast<uint32_t>(value)});
-  const std::pair<const char*, bool> conditions[] = {{"SHUFFLES", sharing_.shuffles},
-                                                     {"HALVES", in_.keys.dtype == DType::f16},
+  const Numbers dims = {
+      {"DIM", p.dim}, {"EIGHTS", p.dim / 8}, {"VALUE_DIM", p.value_dim}, {"VALUE_EIGHTS", p.value_dim / 8}};
+  for (const auto& [name, value] : dims) builder.settings.push_back({name, static_cast<uint32_t>(value)});
+  const std::pair<const char*, bool> conditions[] = {{"HALVES", in_.keys.dtype == DType::f16},
                                                      {"CAUSAL", p.causal},
                                                      {"WINDOW", p.window > 0},
                                                      {"SOFTCAP", p.softcap > 0},
                                                      {"SLOPES", has_slopes()},
-                                                     {"SINKS", has_sinks()},
-                                                     {"ONE_DISPATCH", one_dispatch_}};
+                                                     {"SINKS", has_sinks()}};
   for (const auto& [name, value] : conditions) builder.settings.push_back({name, value});
-  const std::pair<const char*, int64_t> sizes[] = {{"splits", sharing_.splits},
-                                                   {"blocks", sharing_.blocks},
-                                                   {"key_heads", p.key_heads},
-                                                   {"group", p.group()}};
   for (const auto& [name, value] : sizes)
     builder.code += fmt::format("fn {}() -> u32 {{ return {}; }}\n", name, builder.number(value));
 }
 
-void Decode::declare_reads(Builder& builder) const {
+void Decode::declare(Builder& builder) const {
+  const CachedProblem& p = in_.problem;
+  builder.settings = {{"SHUFFLES", sharing_.shuffles}, {"ONE_DISPATCH", one_dispatch_}};
+  declare_sizes(builder,
+                {{"THREADS", sharing_.threads},
+                 {"HEADS", sharing_.heads},
+                 {"TEAM", sharing_.team},
+                 {"LOADS", sharing_.loads},
+                 {"KEYS", sharing_.keys},
+                 {"VALUE_TEAM", sharing_.value_team},
+                 {"VALUE_KEYS", sharing_.value_keys},
+                 {"LANES", sharing_.lanes},
+                 {"AT_ONCE", sharing_.at_once},
+                 {"SPAN", kSpan},
+                 {"MOST_SPLITS", kMostSplits},
+                 {"BATCH", kBatch},
+                 {"COLUMNS", sharing_.columns(p)}},
+                {{"splits", sharing_.splits},
+                 {"split_keys", sharing_.split_keys},
+                 {"blocks", sharing_.blocks},
+                 {"key_heads", p.key_heads},
+                 {"group", p.group()}});
+}
+
+void Reads::declare_reads(Builder& builder) const {
   const CachedProblem& p = in_.problem;
   const auto declare = [&](std::string_view head, std::string_view type, const std::string& value) {
     builder.code += fmt::format("fn {} -> {} {{ return {}; }}\n", head, type, value);
@@ -241,10 +265,15 @@ void Decode::declare_reads(Builder& builder) const {
   declare("sequence(i: u32)", "i32", element(in_.sequences));
   if (has_slopes()) declare("slope(head: u32)", "f32", builder.load(in_.slopes, "head"));
   declare("keys()", "u32", builder.number(key_count_));
-  declare("split_keys()", "u32", builder.number(sharing_.split_keys));
   declare("scale()", "f32", builder.real(p.scale));
   declare("softcap()", "f32", builder.real(p.softcap));
   declare("window()", "i32", fmt::format("bitcast<i32>({})", builder.number(p.window)));
+}
+
+void Reads::declare_sink(Builder& builder) const {
+  if (has_sinks())
+    builder.code +=
+        fmt::format("fn sink(head: u32) -> f32 {{ return {}; }}\n", builder.load(in_.sinks, "head"));
 }
 
 /// Every run leaves the counters as it found them, at 0, so they are the same buffer each time.
@@ -260,9 +289,7 @@ void Decode::declare_counters(Builder& builder) const {
 
 /// What the combining ends with.
 void Decode::declare_store(Builder& builder) const {
-  if (has_sinks())
-    builder.code +=
-        fmt::format("fn sink(head: u32) -> f32 {{ return {}; }}\n", builder.load(in_.sinks, "head"));
+  declare_sink(builder);
   builder.code +=
       fmt::format("fn store(at: u32, x: f32) {{ {} }}\n",
                   in_.out.storage ? builder.write(buffer_of(in_.out)) + "[at] = bitcast<u32>(x);" : "");
@@ -275,23 +302,68 @@ void Decode::declare_store(Builder& builder) const {
 
 void Decode::combine(const gpu::Buffer& partial) const {
   Builder builder("cached_combine");
-  declare_sizes(builder);
+  declare(builder);
   builder.code +=
       fmt::format("fn partial(at: u32) -> f32 {{ return bitcast<f32>({}[at]); }}\n", builder.read(partial));
   declare_store(builder);
+  builder.code += embedded::webgpu_kernels("cached_places");
   builder.code += embedded::webgpu_kernels("cached_splits");
   builder.code += embedded::webgpu_kernels("cached_combine");
   builder.groups(context_, places(), static_cast<int>(sharing_.threads),
                  "  combine(place_of(index), thread);\n");
 }
 
+/// Without barriers, for software adapters.
+class Lanes : Reads {
+ public:
+  Lanes(Context& context, const CacheReads& reads)
+      : Reads(context, reads),
+        lanes_(context.device.features().subgroup_min),
+        blocks_(ceil_div(reads.problem.group(), kMostHeads)),
+        heads_(ceil_div(reads.problem.group(), blocks_)) {}
+
+  bool possible() const {
+    return fits() && context_.device.features().subgroups && !in_.joined &&
+           std::max(in_.problem.dim, in_.problem.value_dim) <= kMostColumns;
+  }
+
+  void record() const {
+    const CachedProblem& p = in_.problem;
+    Builder builder("cached_lanes");
+    declare_sizes(builder,
+                  {{"HEADS", heads_},
+                   {"LANES", lanes_},
+                   {"SLOTS", ceil_div(p.dim / 8, lanes_)},
+                   {"VALUE_SLOTS", ceil_div(p.value_dim / 8, lanes_)}},
+                  {{"blocks", blocks_}, {"key_heads", p.key_heads}, {"group", p.group()}, {"lanes", lanes_}});
+    declare_reads(builder);
+    declare_sink(builder);
+    builder.code += fmt::format("fn store(at: u32, x: f32) {{ {}[at] = bitcast<u32>(x); }}\n",
+                                builder.write(buffer_of(in_.out)));
+    for (const char* part : {"cached_places", "cached_rows", "cached_lanes"})
+      builder.code += embedded::webgpu_kernels(part);
+    builder.groups(context_, p.tokens * p.key_heads * blocks_, static_cast<int>(lanes_),
+                   "  decode(index, thread);\n");
+  }
+
+ private:
+  static constexpr int64_t kMostHeads = 4;      // whose sums a lane holds
+  static constexpr int64_t kMostColumns = 128;  // 256 take half a minute to compile
+
+  int64_t lanes_, blocks_, heads_;
+};
+
+template <typename Form>
+bool recorded(Form form) {
+  if (!form.possible()) return false;
+  form.record();
+  return true;
+}
+
 }  // namespace
 
 bool decode_cached(Context& context, const CacheReads& reads) {
-  Decode decode(context, reads);
-  if (!decode.possible()) return false;
-  decode.record();
-  return true;
+  return (context.software && recorded(Lanes(context, reads))) || recorded(Decode(context, reads));
 }
 
 }  // namespace weft::webgpu

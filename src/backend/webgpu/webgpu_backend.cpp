@@ -132,7 +132,8 @@ MemoryUse WebgpuBackend::memory() const {
 
 bool WebgpuBackend::has_kernel(std::string_view op) const {
   // Software adapters take a second to compile a kernel of tiles, and run products without barriers faster.
-  const bool slow = software_ && op.find("attention") != op.npos;
+  const bool slow = software_ && op.find("attention") != op.npos &&
+                    !(op == "cached_attention" && device_.features().subgroups);
   return webgpu::has_kernel(op) && !slow;
 }
 

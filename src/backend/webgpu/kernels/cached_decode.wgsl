@@ -6,10 +6,7 @@
 // Written around this by cached_decode.cpp: the constants; sizes; key_words, value_words; query_element, key_row,
 // key_position, key_sequence, position, sequence, slope; put, which returns 0.
 // A kernel of ONE_DISPATCH has cached_combine.wgsl, too.
-const NOWHERE = 0xffffffffu;  // the row of a key that the token does not see
 const PARTS = THREADS / VALUE_TEAM;
-const EIGHTS = DIM / 8u;
-const VALUE_EIGHTS = VALUE_DIM / 8u;
 
 var<workgroup> query: array<vec4<f32>, HEADS * EIGHTS * 2u>;
 var<workgroup> rows: array<u32, SPAN>;
@@ -21,27 +18,6 @@ var<workgroup> factors: array<f32, HEADS>;
 var<workgroup> stats: array<vec2<f32>, HEADS>;  // largest score, sum of weights
 var<workgroup> found: atomic<u32>;
 var<workgroup> chunks_found: u32;
-
-struct Eight { low: vec4<f32>, high: vec4<f32> }
-
-#if HALVES
-struct Raw { words: vec4<u32> }
-fn widen(x: Raw) -> Eight {
-  return Eight(vec4<f32>(unpack2x16float(x.words.x), unpack2x16float(x.words.y)),
-               vec4<f32>(unpack2x16float(x.words.z), unpack2x16float(x.words.w)));
-}
-fn load_key(at: u32) -> Raw { return Raw(key_words(at)); }
-fn load_value(at: u32) -> Raw { return Raw(value_words(at)); }
-#else
-alias Raw = Eight;
-fn widen(x: Raw) -> Eight { return x; }
-fn load_key(at: u32) -> Raw {
-  return Raw(bitcast<vec4<f32>>(key_words(at * 2u)), bitcast<vec4<f32>>(key_words(at * 2u + 1u)));
-}
-fn load_value(at: u32) -> Raw {
-  return Raw(bitcast<vec4<f32>>(value_words(at * 2u)), bitcast<vec4<f32>>(value_words(at * 2u + 1u)));
-}
-#endif
 
 // Four sums over a team: invocation i of it gets number i % 4.
 #if SHUFFLES
