@@ -41,6 +41,7 @@ CachedProblem::CachedProblem(const Shape& q, const Shape& keys, const Shape& val
       scale(static_cast<float>(attrs.number("scale"))),
       softcap(static_cast<float>(attrs.number("softcap"))),
       window(attrs.integer("window")),
+      pitch(attrs.integer("pitch")),
       causal(attrs.flag("causal")) {
   if (!attrs.text("type").empty()) type = quant::type_from_name(attrs.text("type"));
   const int64_t elements = type ? quant::traits(*type).block_elements : 1,
@@ -55,6 +56,14 @@ CachedProblem::CachedProblem(const Shape& q, const Shape& keys, const Shape& val
     fail(ErrorKind::unsupported,
          "[cached_attention] heads of {} and {} columns are not whole {} blocks of {}", dim, value_dim,
          quant::traits(*type).name, elements);
+}
+
+AttentionProblem::Range CachedProblem::keys_of(int64_t sequence, int64_t lowest, int64_t highest,
+                                               int64_t count) const {
+  if (pitch == 0) return {0, count};
+  const int64_t first = std::clamp<int64_t>(sequence * pitch, 0, count), end = std::min(first + pitch, count);
+  return {window > 0 ? std::clamp(first + lowest - window + 1, first, end) : first,
+          causal ? std::clamp(first + highest + 1, first, end) : end};
 }
 
 }  // namespace weft

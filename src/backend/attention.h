@@ -43,12 +43,16 @@ struct CachedProblem {
   std::optional<quant::Type> type;  ///< of blocks
   float scale, softcap;             ///< softcap 0: none
   int64_t window;                   ///< 0: none
+  int64_t pitch;                    ///< keys of sequence s begin at s * pitch; 0: they may be anywhere
   bool causal;
 
   /// Throws ErrorKind::invalid when the shapes do not go together.
   CachedProblem(const Shape& q, const Shape& keys, const Shape& values, const Attrs& attrs);
 
   int64_t group() const { return heads / key_heads; }
+
+  /// Which of `count` keys tokens of a sequence may see that are at positions [lowest, highest].
+  AttentionProblem::Range keys_of(int64_t sequence, int64_t lowest, int64_t highest, int64_t count) const;
 };
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 #include "llm/cache.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/error.h"
@@ -19,6 +20,7 @@ int32_t Pages::take() {
 
 void append(Batch& batch, Sequence& sequence, std::span<const TokenId> tokens, Pages& pages, bool all) {
   batch.is_long |= sequence.is_long;
+  const int32_t number = batch.sequences.empty() ? 0 : batch.sequences.back() + 1;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const auto position = static_cast<int64_t>(sequence.tokens.size());
     if (position == std::ssize(sequence.pages) * kPageRows) sequence.pages.push_back(pages.take());
@@ -26,9 +28,15 @@ void append(Batch& batch, Sequence& sequence, std::span<const TokenId> tokens, P
     if (all || i + 1 == tokens.size()) batch.outputs.push_back(static_cast<int32_t>(batch.tokens.size()));
     batch.tokens.push_back(tokens[i]);
     batch.positions.push_back(static_cast<int32_t>(position));
-    batch.sequences.push_back(sequence.index);
+    batch.sequences.push_back(number);
+    batch.states.push_back(sequence.index);
     batch.rows.push_back(sequence.row(position));
   }
+}
+
+int64_t missing_pages(const Sequence& sequence, size_t tokens) {
+  const size_t needed = (sequence.tokens.size() + tokens + kPageRows - 1) / kPageRows;
+  return std::max<int64_t>(static_cast<int64_t>(needed) - std::ssize(sequence.pages), 0);
 }
 
 size_t filled_keys(size_t count) {
@@ -38,16 +46,19 @@ size_t filled_keys(size_t count) {
 }
 
 void add_keys(Batch& batch, std::span<const Sequence* const> sequences) {
-  for (const Sequence* sequence : sequences)
-    for (size_t position = 0; position < sequence->tokens.size(); ++position) {
-      batch.key_rows.push_back(sequence->row(static_cast<int64_t>(position)));
+  size_t longest = 0;
+  for (const Sequence* sequence : sequences) longest = std::max(longest, sequence->tokens.size());
+  batch.pitch = static_cast<int64_t>(filled_keys(longest));
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const Sequence& sequence = *sequences[s];
+    const int64_t rows = std::ssize(sequence.pages) * kPageRows;
+    for (int64_t position = 0; position < batch.pitch; ++position) {
+      const bool is_there = position < std::ssize(sequence.tokens);
+      batch.key_rows.push_back(position < rows ? sequence.row(position) : 0);
       batch.key_positions.push_back(static_cast<int32_t>(position));
-      batch.key_sequences.push_back(sequence->index);
+      batch.key_sequences.push_back(is_there ? static_cast<int32_t>(s) : -1);
     }
-  const size_t filled = filled_keys(batch.key_rows.size());
-  batch.key_rows.resize(filled, 0);
-  batch.key_positions.resize(filled, 0);
-  batch.key_sequences.resize(filled, -1);
+  }
 }
 
 void truncate(Sequence& sequence, size_t length, Pages& pages) {

@@ -18,10 +18,13 @@ inline constexpr int64_t kKeyStep = 64;
 /// What one forward pass computes: tokens of one or several sequences, one behind the other.
 struct Batch {
   // Per token.
-  std::vector<int32_t> tokens, positions, sequences;
-  std::vector<int32_t> rows;  ///< of the caches, where its key and value go
-  // Per key that may be seen, in the order of the positions of each sequence. Fill: sequence -1.
+  std::vector<int32_t> tokens, positions;
+  std::vector<int32_t> sequences;  ///< counted from 0 in the order they come
+  std::vector<int32_t> states;     ///< Sequence::index
+  std::vector<int32_t> rows;       ///< of the caches, where its key and value go
+  // Per key that may be seen: `pitch` of each sequence, in the order of their positions. Fill: sequence -1.
   std::vector<int32_t> key_rows, key_positions, key_sequences;
+  int64_t pitch = 0;
   std::vector<int32_t> outputs;  ///< tokens whose logits are wanted
   bool activations = false;      ///< instead of logits
   bool is_long = false;          ///< as its sequences
@@ -64,10 +67,13 @@ struct Sequence {
 /// wanted, otherwise of the last.
 void append(Batch& batch, Sequence& sequence, std::span<const TokenId> tokens, Pages& pages, bool all);
 
+/// Pages that a sequence takes for so many tokens more.
+int64_t missing_pages(const Sequence& sequence, size_t tokens);
+
 /// The number that `count` keys are filled up to, so that few numbers occur: a new one is a new plan.
 size_t filled_keys(size_t count);
 
-/// Adds the keys of all sequences of the batch, filled up.
+/// Adds the keys of all sequences of the batch, in the order in which they were appended.
 void add_keys(Batch& batch, std::span<const Sequence* const> sequences);
 
 /// Forgets tokens from `length` on.

@@ -38,14 +38,16 @@ std::vector<float> Choice::settings() const {
   return {top_p < 1 ? top_p : kNever, min_p > 0 ? std::log(min_p) : -kNever, temperature};
 }
 
+Array likeliest(const Array& logits) {
+  const Array best = argmax(logits, -1, true), value = gather(logits, best, -1);
+  return reshape(where(eq(value, value), best, scalar_like(best, -1)), {-1});
+}
+
 Array choose(int64_t top_k, const Array& logits, const Array& share, const Array& settings) {
   const Array flat = reshape(logits, {-1});
   const Array top_p = slice_dim(settings, 0, 0, 1), least = slice_dim(settings, 0, 1, 2),
               temperature = slice_dim(settings, 0, 2, 3);
-  if (top_k == 1) {
-    const Array best = reshape(argmax(flat, 0, true), {1}), value = gather(flat, best, 0);
-    return where(eq(value, value), best, scalar_like(best, -1));
-  }
+  if (top_k == 1) return likeliest(logits);
   const auto weigh = [&](const Array& x, const Array& best) {
     const Array kept = call("ge", {x, best + least});
     return where(kept, exp((x - best) / temperature), scalar_like(x, 0));

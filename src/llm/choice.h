@@ -19,6 +19,9 @@ struct Choice {
 /// The choice that these options are, where there is one.
 std::optional<Choice> choice_of(const SamplerOptions& options);
 
+/// The best token of each row of logits (n, vocabulary): i32 (n), -1 where a logit is not a number.
+Array likeliest(const Array& logits);
+
 /// The token of logits (1, vocabulary) that the sampler would choose with the number `share` (1), 0 <= share
 /// < 1: i32 (1), -1 where a logit is not a number.
 Array choose(int64_t top_k, const Array& logits, const Array& share, const Array& settings);

@@ -1,6 +1,7 @@
 #include "llm/model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "ops/shorthand.h"
@@ -8,12 +9,12 @@
 namespace weft::llm {
 namespace {
 
-constexpr int64_t kChunk = 512;        // tokens of one forward pass
 constexpr const char* kLong = "long";  // in a saved cache: Sequence::is_long
 
-/// `rows` of pages that hold `sequences` full contexts, and page 0.
+/// Pages for all sequences, and page 0.
 int64_t pages_for(const LoadOptions& options, int64_t context) {
-  return (context + kPageRows - 1) / kPageRows * options.sequences + 1;
+  const auto pages = [](int64_t tokens) { return (tokens + kPageRows - 1) / kPageRows; };
+  return (options.cached_tokens > 0 ? pages(options.cached_tokens) : pages(context) * options.sequences) + 1;
 }
 
 /// Of each layer, and of what comes after them. What comes before them is with the first.
@@ -72,6 +73,26 @@ Array Model::forward(const Batch& batch, std::map<std::string, Array> inputs) {
 
 bool Model::is_recurrent() const {
   return std::ranges::any_of(config().layers, &LayerConfig::recurrent);
+}
+
+double Model::bytes_read(int64_t tokens, int64_t sequences, int64_t keys) const {
+  const auto real = [](auto x) { return static_cast<double>(x); };
+  const Experts& e = config().experts;
+  const double chosen = e.count > 0 ? 1 - std::pow(1 - real(e.used) / real(e.count), real(tokens)) : 1;
+  double bytes = 0;
+  for (const auto& [name, tensor] : file().tensors) {
+    const bool looked_up = (name == "token_embd.weight" && file().has("output.weight")) ||
+                           name == "position_embd.weight" || name == "token_types.weight";
+    const bool of_experts = name.find("_exps.") != name.npos;
+    if (!looked_up) bytes += real(tensor.bytes()) * (of_experts ? chosen : 1);
+  }
+  for (size_t i = 0; i < state_.cache.size(); ++i) {
+    if (!state_.cache[i].keys) continue;
+    const int64_t window = config().layers[i].window, seen = window > 0 ? std::min(window, keys) : keys;
+    for (const Array* cache : {&state_.cache[i].keys, &state_.cache[i].values})
+      bytes += real(sequences * seen * cache->shape(1)) * real(size_of(cache->dtype()));
+  }
+  return bytes;
 }
 
 std::map<std::string, HostTensor> Model::cached(const Sequence& sequence) const {
@@ -140,35 +161,58 @@ Array Model::evaluate(const Batch& batch) {
 }
 
 std::vector<float> Model::run(Sequence& sequence, std::span<const TokenId> tokens, bool all) {
-  return run_parts(sequence, tokens, all, false);
+  return run_text(sequence, tokens, all, false);
 }
 
 std::vector<float> Model::activations(Sequence& sequence, std::span<const TokenId> tokens) {
-  return run_parts(sequence, tokens, true, true);
+  return run_text(sequence, tokens, true, true);
 }
 
-std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId> tokens, bool all,
-                                    bool activations) {
+std::vector<float> Model::run(std::span<const Turn> turns) {
+  return run_turns<float>(turns, config().vocabulary, [](const Array& logits) { return logits; });
+}
+
+std::vector<TokenId> Model::best(std::span<const Turn> turns) {
+  return run_turns<TokenId>(turns, 1, [](const Array& logits) { return likeliest(logits); });
+}
+
+void Model::check(const Sequence& sequence, std::span<const TokenId> tokens) const {
   for (TokenId id : tokens)
     if (id < 0 || id >= config().vocabulary)
       fail(ErrorKind::invalid, "[model] token {} is not one of {}", id, config().vocabulary);
   if (std::ssize(sequence.tokens) + std::ssize(tokens) > context())
     fail(ErrorKind::invalid, "[model] {} tokens are more than the context of {}",
          sequence.tokens.size() + tokens.size(), context());
-  std::vector<TokenId> anew;
+}
+
+std::vector<TokenId> Model::across_border(Sequence& sequence, std::span<const TokenId> tokens) {
+  const bool is_long = std::ssize(sequence.tokens) + std::ssize(tokens) > config().rope_border();
+  if (is_long == sequence.is_long) return {};
+  std::vector<TokenId> all = sequence.tokens;
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  truncate(sequence, 0, pages_);
+  sequence.is_long = is_long;
+  return all;
+}
+
+std::vector<float> Model::run_text(Sequence& sequence, std::span<const TokenId> tokens, bool all,
+                                   bool activations) {
+  check(sequence, tokens);
   const size_t before = sequence.tokens.size();
-  if (const bool is_long = std::ssize(sequence.tokens) + std::ssize(tokens) > config().rope_border();
-      is_long != sequence.is_long) {
-    anew = sequence.tokens;
-    anew.insert(anew.end(), tokens.begin(), tokens.end());
-    tokens = anew;
-    truncate(sequence, 0, pages_);
-    sequence.is_long = is_long;
-  }
+  const std::vector<TokenId> anew = across_border(sequence, tokens);
+  std::vector<float> logits = run_parts(sequence, anew.empty() ? tokens : anew, all, activations);
+  if (all && !anew.empty())
+    logits.erase(logits.begin(),
+                 logits.begin() + static_cast<ptrdiff_t>(logits.size() / anew.size() * before));
+  return logits;
+}
+
+std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId> tokens, bool all,
+                                    bool activations) {
   std::vector<float> logits;
   while (!tokens.empty()) {
     // Where later tokens matter to earlier ones they all go together.
-    const size_t count = config().causal ? std::min<size_t>(kChunk, tokens.size()) : tokens.size();
+    const size_t count = config().causal ? std::min<size_t>(kPassTokens, tokens.size()) : tokens.size();
     Array made;
     if (count == 1 && !activations && steps_.possible()) {
       made = steps_.logits(sequence, tokens[0]);
@@ -184,10 +228,48 @@ std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId>
     const std::vector<float> part = made.to_vector();
     logits.insert(logits.end(), part.begin(), part.end());
   }
-  if (all && !anew.empty())
-    logits.erase(logits.begin(),
-                 logits.begin() + static_cast<ptrdiff_t>(logits.size() / anew.size() * before));
   return logits;
+}
+
+template <typename T>
+std::vector<T> Model::run_turns(std::span<const Turn> turns, int64_t width,
+                                const std::function<Array(const Array& logits)>& result) {
+  int64_t pages = 0;
+  for (const Turn& turn : turns) {
+    check(turn.sequence, turn.tokens);
+    if (turn.tokens.empty()) fail(ErrorKind::invalid, "[model] there are no tokens to run");
+    pages += missing_pages(turn.sequence, turn.tokens.size());
+  }
+  if (pages > pages_.left())
+    fail(ErrorKind::memory, "[cache] {} pages are needed, and {} are left", pages, pages_.left());
+  std::vector<std::span<const TokenId>> tokens;  // of each turn, in the pass
+  for (const Turn& turn : turns) {
+    const std::vector<TokenId> anew = across_border(turn.sequence, turn.tokens);
+    tokens.push_back(anew.empty() ? turn.tokens : turn.tokens.last(1));
+    if (!anew.empty()) run_parts(turn.sequence, std::span(anew).first(anew.size() - 1), false, false);
+  }
+  std::vector<T> results(turns.size() * static_cast<size_t>(width));
+  for (const bool is_long : {false, true}) {  // keys are turned by one table in a pass
+    Batch batch;
+    std::vector<const Sequence*> sequences;
+    std::vector<size_t> places;
+    for (size_t i = 0; i < turns.size(); ++i) {
+      Sequence& sequence = turns[i].sequence;
+      if (sequence.is_long != is_long) continue;
+      append(batch, sequence, tokens[i], pages_, false);
+      sequences.push_back(&sequence);
+      places.push_back(i);
+    }
+    if (places.empty()) continue;
+    add_keys(batch, sequences);
+    const bool one_each = batch.size() == std::ssize(places);
+    const Array made = one_each && steps_.possible() ? steps_.logits(batch) : evaluate(batch);
+    const std::vector<T> rows = result(made).template to_vector<T>();
+    for (size_t i = 0; i < places.size(); ++i)
+      std::copy_n(rows.begin() + static_cast<ptrdiff_t>(i) * width, width,
+                  results.begin() + static_cast<ptrdiff_t>(places[i]) * width);
+  }
+  return results;
 }
 
 }  // namespace weft::llm

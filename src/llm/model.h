@@ -20,10 +20,20 @@ struct LoadOptions {
   int64_t context = 0;      ///< tokens of a sequence; 0: what the model was made for
   int64_t default_context = 0;                 ///< but no more than this; 0: any number
   int64_t sequences = 1;                       ///< at a time
+  int64_t cached_tokens = 0;                   ///< of all of them; 0: a full context of each
   std::optional<quant::Type> cache_type = {};  ///< f32 where the model's weights are, else f16
   std::optional<bool> exact = {};              ///< activations stay floats where weights are blocks
   std::vector<AdapterOption> adapters = {};
   std::function<void(uint64_t bytes, uint64_t total)> progress = {};
+};
+
+/// Tokens of a prompt that one forward pass takes.
+inline constexpr int64_t kPassTokens = 512;
+
+/// A sequence, and tokens that come next in it.
+struct Turn {
+  Sequence& sequence;
+  std::span<const TokenId> tokens;
 };
 
 /// A model with its weights on a device, and the caches of the sequences it is working on.
@@ -54,10 +64,18 @@ class Model {
   /// Runs tokens of one sequence, in parts that are not too long. Logits of the last, or of all: (n,
   /// vocabulary).
   std::vector<float> run(Sequence& sequence, std::span<const TokenId> tokens, bool all = false);
-  /// The same for what the layers make of each token: (n, width).
+  /// Tokens of several sequences in one pass, which reads the weights once: logits of the last of each,
+  /// (turns, vocabulary). Sequences of a recurrent model have different indices.
+  std::vector<float> run(std::span<const Turn> turns);
+  /// The likeliest token behind each instead, found where the logits are; -1 where they are not all numbers.
+  std::vector<TokenId> best(std::span<const Turn> turns);
+  /// As run() for one sequence, but what the layers make of each token: (n, width).
   std::vector<float> activations(Sequence& sequence, std::span<const TokenId> tokens);
-  Sequence new_sequence() const { return {}; }
+  Sequence new_sequence(int32_t index = 0) const { return {.index = index}; }
   bool is_recurrent() const;  ///< its state cannot go back
+  /// Bytes of weights and caches that a pass over so many tokens reads, of sequences that have `keys` keys
+  /// each. Experts count as often as one of the tokens chooses them by chance.
+  double bytes_read(int64_t tokens, int64_t sequences, int64_t keys) const;
 
   /// Keys, values and states of a sequence, by names of their own.
   std::map<std::string, HostTensor> cached(const Sequence& sequence) const;
@@ -65,8 +83,17 @@ class Model {
   Sequence restore(std::span<const TokenId> tokens, const std::map<std::string, HostTensor>& tensors);
 
  private:
+  /// Throws ErrorKind::invalid for tokens that the model does not have, or more than it takes.
+  void check(const Sequence& sequence, std::span<const TokenId> tokens) const;
+  /// Where Sequence::is_long changes with these tokens: all tokens, which the sequence has no more.
+  std::vector<TokenId> across_border(Sequence& sequence, std::span<const TokenId> tokens);
+  std::vector<float> run_text(Sequence& sequence, std::span<const TokenId> tokens, bool all,
+                              bool activations);
   std::vector<float> run_parts(Sequence& sequence, std::span<const TokenId> tokens, bool all,
                                bool activations);
+  template <typename T>
+  std::vector<T> run_turns(std::span<const Turn> turns, int64_t width,
+                           const std::function<Array(const Array& logits)>& result);
   Array evaluate(const Batch& batch);  ///< forward(), with the caches
 
   State state_;

@@ -314,6 +314,7 @@ Array Layer::attend(const Heads& heads, const AttentionForm& form) const {
               {{"scale", form.scale},
                {"softcap", form.softcap},
                {"window", form.window},
+               {"pitch", pass.batch().pitch},
                {"causal", c.causal},
                {"type", type}});
 }

@@ -82,6 +82,7 @@ class Pass {
   Array tokens(const Device& device) { return input("tokens", batch_.tokens, device); }
   Array positions(const Device& device) { return input("positions", batch_.positions, device); }
   Array sequences(const Device& device) { return input("sequences", batch_.sequences, device); }
+  Array states(const Device& device) { return input("states", batch_.states, device); }
   Array rows(const Device& device) { return input("rows", batch_.rows, device); }
   Array key_rows(const Device& device) { return input("key rows", batch_.key_rows, device); }
   Array key_positions(const Device& device) { return input("key positions", batch_.key_positions, device); }

@@ -94,7 +94,7 @@ Array part_of(const Array& x, const Run& run) {
 
 Array read_state(const Layer& layer, size_t which, const Run& run, const Shape& shape) {
   const Array& all = states_of(layer, which, element_count(shape));
-  const Array rows = index_select(all, first_of(layer.pass.sequences(layer.device), run), 0);
+  const Array rows = index_select(all, first_of(layer.pass.states(layer.device), run), 0);
   const Array position = unsqueeze(first_of(layer.pass.positions(layer.device), run), 1);
   Shape full = shape;
   full.insert(full.begin(), run.sequences);
@@ -103,7 +103,7 @@ Array read_state(const Layer& layer, size_t which, const Run& run, const Shape& 
 
 void write_state(const Layer& layer, size_t which, const Run& run, const Array& value) {
   Array& all = layer.cache().states[which];
-  all = call("put_rows", {all, first_of(layer.pass.sequences(layer.device), run),
+  all = call("put_rows", {all, first_of(layer.pass.states(layer.device), run),
                           reshape(value, {run.sequences, all.shape(1)})});
 }
 

@@ -1,6 +1,7 @@
 #include "llm/steps.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "array/node.h"
 #include "llm/model.h"
@@ -69,39 +70,83 @@ void Steps::move_to(Sequence& sequence, int64_t position, const Share& share) {
   position_ = position;
 }
 
+/// One token of each of several sequences, whose numbers are given.
+Array Steps::forward(std::map<std::string, Array> inputs, bool is_long, std::span<const Array> caches) {
+  const Device& device = model_.device();
+  const int64_t sequences = inputs["tokens"].size(), keys = inputs["key rows"].size();
+  Batch batch{.pitch = keys / sequences, .is_long = is_long};
+  std::vector<int32_t> numbers, positions, of;
+  for (int32_t s = 0; s < sequences; ++s) numbers.push_back(s);
+  for (int32_t i = 0; i < keys; ++i) {
+    positions.push_back(i % static_cast<int32_t>(batch.pitch));
+    of.push_back(i / static_cast<int32_t>(batch.pitch));
+  }
+  // Keys behind a token are not seen because of their positions: nothing has to say which are fill.
+  inputs["sequences"] = upload(numbers, {sequences}, device);
+  inputs["key positions"] = upload(positions, {keys}, device);
+  inputs["key sequences"] = upload(of, {keys}, device);
+  batch.tokens = batch.positions = batch.sequences = batch.rows = batch.outputs = numbers;
+  const std::vector<Array*> all = model_.caches();
+  for (size_t i = 0; i < all.size(); ++i) *all[i] = caches[i];
+  return model_.forward(batch, std::move(inputs));
+}
+
 ArraysFunction Steps::record(int64_t ends) {
   std::vector<size_t> taken = {kIds};
   for (size_t i = 0; i < model_.caches().size(); ++i) taken.push_back(kFirstCache + i);
   const auto f = [this, ends, is_long = is_long_](const std::vector<Array>& given) {
-    const Device& device = model_.device();
     const auto column = [&](Column c) { return reshape(slice_dim(given[kAt], 1, c, c + 1), {1}); };
-    const int64_t keys = given[kKeyRows].shape(0);
-    std::vector<int32_t> positions;
-    for (int32_t i = 0; i < keys; ++i) positions.push_back(i);
-    const std::vector<int32_t> same(static_cast<size_t>(keys), 0);
-    // Keys behind the token are not seen because of their positions: nothing has to say which are fill.
-    const std::map<std::string, Array> inputs = {{"tokens", given[kToken]},
-                                                 {"positions", column(kPosition)},
-                                                 {"sequences", upload({0}, {1}, device)},
-                                                 {"rows", column(kRow)},
-                                                 {"key rows", given[kKeyRows]},
-                                                 {"key positions", upload(positions, {keys}, device)},
-                                                 {"key sequences", upload(same, {keys}, device)}};
-    const std::vector<Array*> caches = model_.caches();
-    for (size_t i = 0; i < caches.size(); ++i) *caches[i] = given[kFirstCache + i];
-    Batch one{.is_long = is_long};
-    one.tokens = one.positions = one.sequences = one.rows = one.outputs = {0};
-    Array made = model_.forward(one, inputs), ids = given[kIds];
+    Array made = forward({{"tokens", given[kToken]},
+                          {"positions", column(kPosition)},
+                          {"rows", column(kRow)},
+                          {"key rows", given[kKeyRows]}},
+                         is_long, std::span(given).subspan(kFirstCache)),
+          ids = given[kIds];
     if (ends != kLogits) {
       const Array share = as(column(kShare), DType::f32) * (1 / kShareSteps);
       made = choose(ends, made, share, given[kSettings]);
       ids = call("put_rows", {ids, column(kIndex), reshape(made, {1, 1})});
     }
     std::vector<Array> results = {made, index_select(given[kTable], column(kNext), 0), ids};
-    for (const Array* cache : caches) results.push_back(*cache);
+    for (const Array* cache : model_.caches()) results.push_back(*cache);
     return results;
   };
   return compile(f, taken);
+}
+
+ArraysFunction Steps::record_batches(bool is_long) {
+  enum { kTokens, kPositions, kRows, kKeyRows, kFirstCache };
+  std::vector<size_t> taken;
+  for (size_t i = 0; i < model_.caches().size(); ++i) taken.push_back(kFirstCache + i);
+  const auto f = [this, is_long](const std::vector<Array>& given) {
+    std::vector<Array> results = {forward({{"tokens", given[kTokens]},
+                                           {"positions", given[kPositions]},
+                                           {"rows", given[kRows]},
+                                           {"key rows", given[kKeyRows]}},
+                                          is_long, std::span(given).subspan(kFirstCache))};
+    for (const Array* cache : model_.caches()) results.push_back(*cache);
+    return results;
+  };
+  return compile(f, taken);
+}
+
+Array Steps::logits(const Batch& batch) {
+  // Filled up to a power of two with tokens whose keys go to the page of nobody.
+  const auto count = std::bit_ceil(batch.tokens.size());
+  const auto list = [&](std::vector<int32_t> values, size_t size) {
+    values.resize(size, 0);
+    return upload(values, {static_cast<int64_t>(size)}, model_.device());
+  };
+  std::vector<Array> arguments = {list(batch.tokens, count), list(batch.positions, count),
+                                  list(batch.rows, count),
+                                  list(batch.key_rows, count * static_cast<size_t>(batch.pitch))};
+  const std::vector<Array*> caches = model_.caches();
+  for (const Array* cache : caches) arguments.push_back(*cache);
+  ArraysFunction& function = batches_[batch.is_long ? 1 : 0];
+  if (!function) function = record_batches(batch.is_long);
+  const std::vector<Array> results = function(arguments);
+  for (size_t i = 0; i < caches.size(); ++i) *caches[i] = results[1 + i];
+  return results[0];
 }
 
 Array Steps::step(int64_t ends) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 
@@ -25,6 +26,9 @@ class Steps {
 
   /// Logits (1, vocabulary) of a token, which the sequence has then.
   Array logits(Sequence& sequence, TokenId token);
+  /// Logits of a batch that has one token of each of its sequences. Rows of fill may follow: few numbers of
+  /// tokens are recorded.
+  Array logits(const Batch& batch);
 
   /// From here on tokens are chosen on the device. The first step has `token`, which comes next behind those
   /// of the sequence; `share` gives the number for the token that a position's step chooses.
@@ -46,10 +50,13 @@ class Steps {
   void move_to(Sequence& sequence, int64_t position, const Share& share);
   Array step(int64_t ends);
   ArraysFunction record(int64_t ends);
+  ArraysFunction record_batches(bool is_long);
+  Array forward(std::map<std::string, Array> inputs, bool is_long, std::span<const Array> caches);
 
   Model& model_;
   /// By what they end with, a choice's top_k or logits, and Sequence::is_long.
   std::map<std::pair<int64_t, bool>, ArraysFunction> recorded_;
+  std::array<ArraysFunction, 2> batches_;  ///< by Batch::is_long
   // Of the sequence at hand.
   int64_t position_ = -1;  ///< of the next step
   bool is_long_ = false;

@@ -246,6 +246,7 @@ Array sdpa(const OpCall& c) {
 
 /// The inputs of cached_attention. Rows of the cache are the key heads' columns side by side, as floats or in
 /// blocks. A token sees a key of its own sequence that is not behind it (causal) nor `window` or more before.
+/// With a `pitch` sequences are 0, 1, .. and the key at position p of sequence s is number s * pitch + p.
 struct CachedInputs {
   const Array &q, &keys, &values;                         // (n, heads, dim), (rows, ..)
   const Array &key_rows, &key_positions, &key_sequences;  // i32 (keys)
@@ -284,6 +285,8 @@ std::vector<OutputSpec> infer_cached_attention(const OpCall& c) {
   };
   const int64_t keys = in.key_rows.size();
   if (keys == 0) fail(ErrorKind::invalid, "[cached_attention] there are no keys");
+  if (problem.pitch < 0 || (problem.pitch > 0 && keys % problem.pitch != 0))
+    fail(ErrorKind::invalid, "[cached_attention] {} keys are not whole sequences of {}", keys, problem.pitch);
   check(in.key_rows, DType::i32, keys, "rows of keys");
   check(in.key_positions, DType::i32, keys, "positions of keys");
   check(in.key_sequences, DType::i32, keys, "sequences of keys");
@@ -439,6 +442,7 @@ std::vector<Op> attention_ops() {
        .attrs = {{"scale", {}, true},
                  {"softcap", 0.0},
                  {"window", int64_t{0}},
+                 {"pitch", int64_t{0}},
                  {"causal", true},
                  {"type", std::string()}},
        .infer = infer_cached_attention,

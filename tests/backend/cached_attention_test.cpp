@@ -22,6 +22,7 @@ struct Problem {
   Attrs attrs = {};
   std::string cache = "f32";
   bool sinks = false, slopes = false;
+  size_t pitch = 0;  // 0: sequences in no order, 3 keys of fill behind each
 };
 
 std::vector<Problem> small_problems() {
@@ -49,6 +50,9 @@ std::vector<Problem> small_problems() {
       {2, 2, 20, 12, {{80, 1}}, {}, "f16", true, true},  // no whole loads
       {8, 8, 16, 16, {{2500, 64}}, {}, "f16"},           // more keys than a workgroup looks at in one go
       {2, 1, 16, 16, {{9000, 1}}, {}, "f16"},            // as many keys as take more invocations
+      {4, 2, 16, 16, {{100, 1}, {3, 1}, {0, 1}, {190, 1}}, {}, "f16", false, false, 192},
+      {4, 2, 16, 16, {{100, 2}, {0, 1}, {1300, 1}}, window, "f16", true, true, 1536},
+      {4, 2, 16, 16, {{10, 2}, {0, 3}}, {{"causal", false}, {"window", 4}}, "f32", false, false, 64},
   };
 }
 
@@ -57,8 +61,11 @@ class Run {
  public:
   Run(const Problem& p, const Device& device) : device_(device), attrs_(p.attrs) {
     attrs_.set("scale", 1.7 / std::sqrt(static_cast<double>(p.dim)));
-    const std::vector<std::pair<std::string, AttrValue>> rest = {
-        {"softcap", 0.0}, {"window", int64_t{0}}, {"causal", true}, {"type", std::string()}};
+    const std::vector<std::pair<std::string, AttrValue>> rest = {{"softcap", 0.0},
+                                                                 {"window", int64_t{0}},
+                                                                 {"pitch", static_cast<int64_t>(p.pitch)},
+                                                                 {"causal", true},
+                                                                 {"type", std::string()}};
     for (const auto& [name, value] : rest)
       if (!attrs_.has(name)) attrs_.set(name, value);
     const bool blocks = p.cache.starts_with("q");
@@ -66,7 +73,7 @@ class Run {
 
     // Rows of the cache in no order; fill at the end, and between sequences.
     std::vector<int32_t> key_positions, key_sequences, positions, sequences;
-    int32_t index = 4;
+    int32_t index = p.pitch > 0 ? 0 : 4;
     for (const auto& [before, count] : p.sequences) {
       for (int64_t i = 0; i < before + count; ++i) {
         key_positions.push_back(static_cast<int32_t>(i));
@@ -75,9 +82,10 @@ class Run {
         positions.push_back(static_cast<int32_t>(i));
         sequences.push_back(index);
       }
-      key_positions.insert(key_positions.end(), 3, 0);
-      key_sequences.insert(key_sequences.end(), 3, -1);
-      --index;
+      const size_t filled = p.pitch > 0 ? static_cast<size_t>(index + 1) * p.pitch : key_positions.size() + 3;
+      key_positions.resize(filled, 0);
+      key_sequences.resize(filled, -1);
+      index += p.pitch > 0 ? 1 : -1;
     }
     const auto keys = static_cast<int64_t>(key_positions.size()), rows = keys + 5,
                n = static_cast<int64_t>(positions.size());
@@ -201,6 +209,8 @@ TEST_SUITE("base: cached attention") {
     CHECK(error(rows, zeros({2}, {DType::i32}), plain) ==
           "[cached_attention] positions of keys are i32 (1), expected i32 (2)");
     CHECK(error(rows, zeros({0}, {DType::i32}), plain) == "[cached_attention] there are no keys");
+    CHECK(error(rows, i, {{"scale", 1.0}, {"pitch", 2}}) ==
+          "[cached_attention] 1 keys are not whole sequences of 2");
     CHECK(error(rows, i + 3, plain) == "[cached_attention] row 3 is not one of 3");
     CHECK(error(zeros({3, 34}, {DType::u8}), i, {{"scale", 1.0}, {"type", std::string("q8_0")}}) ==
           "[cached_attention] rows of the cache are f32 (3,4), expected (rows,columns) in blocks, u8");
@@ -221,7 +231,7 @@ TEST_SUITE("gpu cached attention") {
   TEST_CASE("few tokens: in one dispatch or two, with and without subgroups") {
     test::on_every_gpu([&](const test::TestGpu& gpu) {
       if (gpu.library.name == "Dawn 2026") {
-        check_on(gpu, {14, 20, 21});
+        check_on(gpu, {14, 20, 21, 22, 23});
         check_on(gpu, {18}, "subgroups");
       }
       if (gpu.library.name == "wgpu-native 29") {
@@ -233,7 +243,7 @@ TEST_SUITE("gpu cached attention") {
 
   TEST_CASE("lanes without barriers") {
     test::on_every_gpu([&](const test::TestGpu& gpu) {
-      if (gpu.library.name == "Dawn 2026") check_on(gpu, {3, 6}, "", true);
+      if (gpu.library.name == "Dawn 2026") check_on(gpu, {3, 6, 23}, "", true);
       if (gpu.library.name == "wgpu-native 29") check_on(gpu, {5}, "", true);
     });
   }

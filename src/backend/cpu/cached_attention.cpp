@@ -169,8 +169,9 @@ class CachedAttention {
       const auto [lowest, highest] =
           std::minmax_element(positions_.begin() + begin, positions_.begin() + end);
       Block block{begin, end, (end - begin) * problem_.group(), {}};
-      block.keys.reserve(key_rows_.size());
-      for (size_t k = 0; k < key_rows_.size(); ++k)
+      const auto range = problem_.keys_of(sequence, *lowest, *highest, std::ssize(key_rows_));
+      block.keys.reserve(static_cast<size_t>(range.size()));
+      for (auto k = static_cast<size_t>(range.begin); k < static_cast<size_t>(range.end); ++k)
         if (key_sequences_[k] == sequence && (!problem_.causal || key_positions_[k] <= *highest) &&
             (problem_.window == 0 || *lowest - key_positions_[k] < problem_.window))
           block.keys.push_back(static_cast<int32_t>(k));

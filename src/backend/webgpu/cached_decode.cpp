@@ -94,7 +94,10 @@ using Numbers = std::vector<std::pair<const char*, int64_t>>;
 class Reads {
  public:
   Reads(Context& context, const CacheReads& reads)
-      : context_(context), in_(reads), key_count_(element_count(reads.key_positions.layout.shape)) {}
+      : context_(context),
+        in_(reads),
+        key_count_(reads.problem.pitch > 0 ? reads.problem.pitch
+                                           : element_count(reads.key_positions.layout.shape)) {}
 
  protected:
   bool has_slopes() const { return in_.slopes.storage != nullptr; }
@@ -112,7 +115,7 @@ class Reads {
 
   Context& context_;
   const CacheReads& in_;
-  int64_t key_count_;
+  int64_t key_count_;  ///< that a token may see
 };
 
 class Decode : Reads {
@@ -204,6 +207,7 @@ void Reads::declare_sizes(Builder& builder, const Numbers& constants, const Numb
   const std::pair<const char*, bool> conditions[] = {{"HALVES", in_.keys.dtype == DType::f16},
                                                      {"CAUSAL", p.causal},
                                                      {"WINDOW", p.window > 0},
+                                                     {"PITCH", p.pitch > 0},
                                                      {"SOFTCAP", p.softcap > 0},
                                                      {"SLOPES", has_slopes()},
                                                      {"SINKS", has_sinks()}};

@@ -133,9 +133,11 @@ fn decode(index: u32, thread: u32) {
   var total = 0.0;   // of the lane's keys
   var any = false;
   var sums = array<Eight, HEADS>();
-  let end = min((split + 1u) * split_keys(), keys());
-  for (var span = split * split_keys(); span < end; span += SPAN) {
-    var chunks = find_keys(place.token, span, min(span + SPAN, end), thread);
+  let sequence_key = first_key(place.token);
+  let range = visible(place.token);
+  let end = min((split + 1u) * split_keys(), range.y);
+  for (var span = max(split * split_keys(), range.x); span < end; span += SPAN) {
+    var chunks = find_keys(place.token, sequence_key + span, sequence_key + min(span + SPAN, end), thread);
     while (chunks != 0u) {
       let first = firstTrailingBit(chunks) * KEYS;
       chunks &= chunks - 1u;

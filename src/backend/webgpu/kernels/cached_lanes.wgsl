@@ -11,9 +11,9 @@ fn load_query(token: u32, head: u32, eight: u32) -> Eight {
   return Eight(vec4<f32>(x[0], x[1], x[2], x[3]), vec4<f32>(x[4], x[5], x[6], x[7]));
 }
 
-// The row of a key, or NOWHERE.
-fn visible_row(token: u32, key: u32) -> u32 {
-  if (key >= keys()) { return NOWHERE; }
+// The row of a key that is there, or NOWHERE.
+fn visible_row(token: u32, key: u32, is_there: bool) -> u32 {
+  if (!is_there) { return NOWHERE; }
   let distance = position(token) - key_position(key);
   let in_window = (!CAUSAL || distance >= 0) && (!WINDOW || distance < window());
   return select(NOWHERE, key_row(key), key_sequence(key) == sequence(token) && in_window);
@@ -25,7 +25,7 @@ fn score(product: f32, token: u32, head: u32, key: u32) -> f32 {
   s = weft_tanh(s / softcap()) * softcap();
   #endif
   #if SLOPES
-  s -= f32(position(token) - key_position(min(key, keys() - 1u))) * slope(head);
+  s -= f32(position(token) - key_position(key)) * slope(head);
   #endif
   return s;
 }
@@ -56,8 +56,10 @@ fn decode(index: u32, lane: u32) {
   #for h HEADS
   tops[$h] = HIDDEN;
   #endfor
-  for (var first = 0u; first < keys(); first += LANES) {
-    let row = visible_row(place.token, first + lane);
+  let range = visible(place.token);
+  for (var first = range.x; first < range.y; first += LANES) {
+    let key = first_key(place.token) + min(first + lane, range.y - 1u);
+    let row = visible_row(place.token, key, first + lane < range.y);
     let hidden = row == NOWHERE;
     let at = select(row, 0u, hidden) * key_pitch() + place.key_head * EIGHTS;
     var weights = array<f32, HEADS>();
@@ -74,7 +76,7 @@ fn decode(index: u32, lane: u32) {
     }
     #for h HEADS
     {
-      let s = select(score(weights[$h], place.token, place.head + $h, first + lane), HIDDEN, hidden);
+      let s = select(score(weights[$h], place.token, place.head + $h, key), HIDDEN, hidden);
       let top = max(tops[$h], subgroupMax(s));
       let factor = weft_exp(tops[$h] - top);
       weights[$h] = select(weft_exp(s - top), 0.0, hidden);

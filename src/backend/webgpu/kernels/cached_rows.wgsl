@@ -1,6 +1,28 @@
-// How rows of a cache are read, eight columns at a time. Written around this by cached_decode.cpp: the constants;
-// key_words and value_words, four words.
+// Which keys a token looks at, and how rows of a cache are read, eight columns at a time. Written around this by
+// cached_decode.cpp: the constants; keys, window, position, sequence; key_words and value_words, four words.
 const NOWHERE = 0xffffffffu;  // the row of a key that the token does not see
+
+// The number of a sequence's first key.
+fn first_key(token: u32) -> u32 {
+#if PITCH
+  return u32(sequence(token)) * keys();
+#else
+  return 0u;
+#endif
+}
+// Of those keys of a sequence, counted from its first one, which a token may see: from .x up to .y.
+fn visible(token: u32) -> vec2<u32> {
+  var range = vec2<u32>(0u, keys());
+  #if PITCH
+  #if WINDOW
+  range.x = u32(max(position(token) - window() + 1, 0));
+  #endif
+  #if CAUSAL
+  range.y = min(range.y, u32(position(token)) + 1u);
+  #endif
+  #endif
+  return range;
+}
 
 struct Eight { low: vec4<f32>, high: vec4<f32> }
 
