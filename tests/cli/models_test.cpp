@@ -94,6 +94,37 @@ TEST_SUITE("cli: models") {
     CHECK(facts["tensors"].size() > 20);
   }
 
+  TEST_CASE("bench tells rates, bytes and shares, and draws them") {
+    const test::ScopedFolder folder;
+    const std::string plot = folder.path / "plot.svg";
+    const std::vector<std::string> arguments = {"bench", kModel, "--device", "cpu", "-p", "8,0", "-n",    "4",
+                                                "--ctx", "0,40", "--batch",  "1,3", "-r", "1",   "--json"};
+    std::vector<std::string> with_plot = arguments;
+    with_plot.insert(with_plot.end(), {"--svg", plot});
+    const json rows = json::parse(run_weft(with_plot).text);
+    std::vector<std::string> tests;
+    for (const json& row : rows) {
+      tests.push_back(row["test"]);
+      CHECK(row["tokens_per_second"] > 0);
+      CHECK(row["share_of_copy"] > 0);
+    }
+    CHECK(tests == std::vector<std::string>{"pp8", "tg4", "tg4 x 3", "pp8 @ d40", "tg4 @ d40"});
+    // The weights once for all sequences, the keys of each.
+    const double alone = rows[1]["bytes_per_token"], three = rows[2]["bytes_per_token"];
+    CHECK(three < alone / 2);
+    CHECK(rows[4]["bytes_per_token"] > alone);
+    std::ifstream file(plot);
+    const std::string svg(std::istreambuf_iterator<char>(file), {});
+    CHECK(svg.starts_with("<svg "));
+    CHECK(svg.ends_with("</svg>\n"));
+    CHECK(svg.find("model-f32.gguf") != svg.npos);
+
+    CHECK(run_weft({"bench", kModel, "-p", "0", "-n", "0"}).errors ==
+          "weft: [bench] there is nothing to time: -p and -n are 0\n");
+    CHECK(run_weft({"bench", kModel, "--batch", "0"}).status == 2);
+    CHECK(run_weft({"bench", kModel, "-d", "-5"}).status == 2);
+  }
+
   TEST_CASE("verify compares logits") {
     const std::string expect = WEFT_SOURCE_DIR "/tests/data/models/qwen2/expect.safetensors";
     CHECK(run_weft({"verify", kModel, "--expect", expect, "--device", "cpu"}).status == 0);

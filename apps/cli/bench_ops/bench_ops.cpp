@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,41 +14,14 @@
 #include "backend/select.h"
 #include "base/error.h"
 #include "bench_ops/cases.h"
+#include "bench_ops/copy.h"
+#include "bench_ops/timing.h"
 #include "gpu/probe.h"
 #include "ops/shorthand.h"
 #include "term.h"
 
 namespace weft::bench_ops {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-/// Seconds of one step: the median over batches that end with a synchronize. A batch has as many steps as it
-/// takes to hide what the synchronize costs. Work before that lets the clock rise: a GPU that idled, as it
-/// does while its inputs are made, takes a while to leave its slowest one.
-double median_seconds(Backend& backend, const std::function<void()>& step) {
-  constexpr double kBatch = 0.02, kWarm = 0.2, kTotal = 0.3;  // seconds
-  constexpr size_t kFewest = 5;
-  const auto batch = [&](int steps) {
-    const auto begin = Clock::now();
-    for (int i = 0; i < steps; ++i) step();
-    backend.synchronize();
-    return seconds_since(begin);
-  };
-  batch(1);  // kernels are compiled, memory is touched
-  int steps = 1;
-  for (const auto begin = Clock::now(); seconds_since(begin) < kWarm;)
-    if (batch(steps) < kBatch && steps < 1024) steps *= 2;
-  std::vector<double> times;
-  for (const auto begin = Clock::now(); times.size() < kFewest || seconds_since(begin) < kTotal;)
-    times.push_back(batch(steps) / steps);
-  std::ranges::nth_element(times, times.begin() + static_cast<ptrdiff_t>(times.size() / 2));
-  return times[times.size() / 2];
-}
 
 Array random_array(const Input& input, const Device& device) {
   constexpr size_t kDistinct = 1'048'573;  // a prime: repeated, but never in step with a row
@@ -71,44 +43,6 @@ Array random_array(const Input& input, const Device& device) {
   eval(array);
   return array;
 }
-
-/// A plain copy between two buffers that are larger than the caches: the driver's or a kernel's, whichever is
-/// faster.
-class Copy {
- public:
-  Copy(Backend& backend, bool large)
-      : backend_(backend),
-        bytes_(large ? 1 << 30 : 64 << 20),
-        storages_{backend.alloc(bytes_, "from"), backend.alloc(bytes_, "to")} {
-    backend.write(storages_[0], 0, std::vector<std::byte>(bytes_, std::byte{1}));
-    const Layout words = Layout::contiguous({static_cast<int64_t>(bytes_ / 4)});
-    const Step step{.kernel = "copy",
-                    .inputs = {{storages_[0], DType::f32, words}},
-                    .outputs = {{storages_[1], DType::f32, words}}};
-    kernel_ = backend.prepare(std::span(&step, 1), storages_);
-    const double driver = speed();
-    by_kernel_ = true;
-    by_kernel_ = speed() > driver;
-  }
-
-  /// Bytes per second, read and written.
-  double speed() {
-    const double seconds = median_seconds(backend_, [&] {
-      if (by_kernel_)
-        backend_.run(*kernel_, storages_, {});
-      else
-        backend_.copy(storages_[0], 0, storages_[1], 0, bytes_);
-    });
-    return 2.0 * static_cast<double>(bytes_) / seconds;
-  }
-
- private:
-  Backend& backend_;
-  const uint64_t bytes_;
-  const std::vector<StoragePtr> storages_;
-  std::unique_ptr<Prepared> kernel_;
-  bool by_kernel_ = false;
-};
 
 struct Result {
   std::string name;
