@@ -90,23 +90,23 @@ struct Operands {
   quant::Packing packing;
   Attrs attrs;
   std::vector<Operand> weights;
-  Operand x, x8, y;
+  Operand x, codes, y;
 
   Operands(Backend& backend, const Row& row, bool large)
       : packing(quant::type_from_name(row.type), row.n, row.k, 1),
-        attrs{{"type", std::string(row.type)}, {"n", row.n}, {"k", row.k}} {
+        attrs{{"type", std::string(row.type)}, {"n", row.n}, {"k", row.k}, {"bits", int64_t{16}}} {
     std::mt19937 random(1);
     const auto copies = static_cast<size_t>(std::clamp((large ? 400e6 : 80e6) / bytes(), 1.0, 64.0));
     for (size_t i = 0; i < copies; ++i) weights.push_back(words(backend, {packing.size}, DType::u32, random));
     x = words(backend, {row.m, row.k}, DType::f32, random);
-    x8 = words(backend, {row.m, row.k / 32 * 12}, DType::u32, random);
+    codes = words(backend, {row.m, row.k / 32 * 20}, DType::u32, random);
     y = words(backend, {row.m, row.n}, DType::f32, random);
   }
 
   double bytes() const { return static_cast<double>(packing.size) * 4; }
   Step step(std::string_view kernel, size_t i) const {
     return {.kernel = kernel,
-            .inputs = {kernel == "qmatmul_i8" ? x8 : x, weights[i % weights.size()]},
+            .inputs = {kernel == "qmatmul_codes" ? codes : x, weights[i % weights.size()]},
             .outputs = {y},
             .attrs = &attrs};
   }
@@ -126,7 +126,7 @@ std::vector<std::string> result(const Row& row, std::string_view what, double se
 void measure(Backend& backend, const Row& row, bool large, double limit, term::Table& table) {
   const Operands operands(backend, row, large);
   const size_t count = row.m > 8 ? 1 : std::max<size_t>(operands.weights.size(), large ? 64 : 1);
-  for (const std::string_view kernel : {"qmatmul_packed", "qmatmul_i8"}) {
+  for (const std::string_view kernel : {"qmatmul_packed", "qmatmul_codes"}) {
     std::vector<Step> steps;
     for (size_t i = 0; i < count; ++i) steps.push_back(operands.step(kernel, i));
     table.add(result(row, kernel, measure(backend, steps, limit), operands.bytes()));
@@ -135,8 +135,8 @@ void measure(Backend& backend, const Row& row, bool large, double limit, term::T
 
 void measure_forms(WebgpuBackend& backend, const Row& row, double limit, term::Table& table) {
   const Operands operands(backend, row, true);
-  std::vector<StoragePtr> given = {operands.x8.storage, operands.y.storage};
-  std::vector<gpu::Buffer> buffers = {webgpu::buffer_of(operands.x8), webgpu::buffer_of(operands.y)};
+  std::vector<StoragePtr> given = {operands.codes.storage, operands.y.storage};
+  std::vector<gpu::Buffer> buffers = {webgpu::buffer_of(operands.codes), webgpu::buffer_of(operands.y)};
   for (const Operand& w : operands.weights) {
     given.push_back(w.storage);
     buffers.push_back(webgpu::buffer_of(w));
@@ -149,7 +149,7 @@ void measure_forms(WebgpuBackend& backend, const Row& row, double limit, term::T
         constexpr size_t kCount = 64;
         for (size_t i = 0; i < kCount; ++i)
           webgpu::multiply_packed(
-              context, operands.step("qmatmul_i8", i),
+              context, operands.step("qmatmul_codes", i),
               {.threads = threads, .lanes = lanes, .rows = rows, .vectors = row.m, .subgroups = true});
         const std::vector<StoragePtr> storages = backend.with_scratch(tape, given);
         const double seconds = median_seconds(limit, [&] {

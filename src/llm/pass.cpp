@@ -87,7 +87,7 @@ Array Pass::logits(const Array& hidden) {
   Array x = wanted(hidden);
   if (has("output_norm")) x = norm("output_norm", x);
   if (batch_.activations) return x;
-  x = product(has("output") ? "output" : "token_embd", x, c.vocabulary);
+  x = product(has("output") ? "output" : "token_embd", x, c.vocabulary, x.shape(0) > kManyLogits ? 8 : kBits);
   if (c.logit_scale != 1) x = x * c.logit_scale;
   return c.final_softcap > 0 ? tanh(x / c.final_softcap) * c.final_softcap : x;
 }
@@ -113,7 +113,7 @@ bool Pass::joins(const Array& x) const {
   return batch_.size() <= x.device().backend().joined_rows();
 }
 
-Array Pass::times(const Array& given, const Matrix& m) {
+Array Pass::times(const Array& given, const Matrix& m, int64_t bits) {
   const auto factored = factored_.find(given.node().get());
   const Array& x = factored == factored_.end() ? given : factored->second.rows;
   const Array rows = reshape(x, {-1, m.k});
@@ -121,13 +121,14 @@ Array Pass::times(const Array& given, const Matrix& m) {
   if (!m.is_packed()) {
     y = call("matmul_batched", {rows, transpose(m.data, 0, 1)});
   } else {
-    const Attrs attrs{{"type", std::string(quant::traits(m.type).name)}, {"n", m.n}, {"k", m.k}};
+    Attrs attrs{{"type", std::string(quant::traits(m.type).name)}, {"n", m.n}, {"k", m.k}};
     if (state_.exact) {
       y = call("qmatmul_packed", {rows, m.data}, attrs);
     } else {
-      Bytes& bytes = bytes_[x.node().get()];
-      if (!bytes.codes) bytes = {x, call("quantize_i8", {rows})};
-      y = call("qmatmul_i8", {bytes.codes, m.data}, attrs);
+      Codes& of_x = codes_[{x.node().get(), bits}];
+      if (!of_x.codes) of_x = {x, call("activation_codes", {rows}, {{"bits", bits}})};
+      attrs.set("bits", bits);
+      y = call("qmatmul_codes", {of_x.codes, m.data}, attrs);
     }
   }
   return factored == factored_.end() ? y : y * factored->second.factor;
@@ -137,11 +138,11 @@ Array Pass::with_bias(const std::string& name, const Array& y) {
   return weights().has(bias(name)) ? y + weights().vector(bias(name), {y.shape(-1)}) : y;
 }
 
-Array Pass::product(const std::string& name, const Array& x, int64_t n) {
+Array Pass::product(const std::string& name, const Array& x, int64_t n, int64_t bits) {
   const int64_t k = x.shape(-1);
   Shape shape = x.shape();
   shape.back() = n;
-  Array y = times(x, weights().matrix(weight(name), n, k));
+  Array y = times(x, weights().matrix(weight(name), n, k), bits);
   for (const Weights::Adapter& adapter : weights().adapters(weight(name)))
     y = y + linear(linear(reshape(x, {-1, k}), adapter.a), adapter.b) * adapter.scale;
   return with_bias(name, reshape(y, shape));

@@ -68,7 +68,7 @@ class Pass {
   bool has(const std::string& name) const { return state_.weights.has(name + ".weight"); }
   Array norm(const std::string& name, const Array& x);  ///< over the last dim; a bias where there is one
   /// x (.., k) -> (.., n), with bias and adapters where there are any.
-  Array product(const std::string& name, const Array& x, int64_t n);
+  Array product(const std::string& name, const Array& x, int64_t n, int64_t bits = kBits);
   /// Several products of one x, in one where the matrices are alike.
   std::vector<Array> products(const std::vector<std::string>& names, const Array& x,
                               const std::vector<int64_t>& n);
@@ -103,16 +103,20 @@ class Pass {
   std::map<Key, Array> inputs_;
   std::map<std::pair<const Backend*, int64_t>, Array> slopes_;
   std::map<std::pair<const Backend*, int>, RopeTable> ropes_;
-  /// x m^T, f32 (rows, m.n).
-  Array times(const Array& x, const Matrix& m);
+  /// Of activations where weights are blocks. Rounding to 8 bits in one layer makes the next ones round
+  /// differently, until two devices say the same at 95 places of 100 only. Logits have no layer behind them:
+  /// 8 bits do where those of many tokens are wanted, and arithmetic is what takes the time.
+  static constexpr int64_t kBits = 16, kManyLogits = 64;
+  /// x m^T, f32 (rows, m.n), with codes of so many bits.
+  Array times(const Array& x, const Matrix& m, int64_t bits = kBits);
   Array with_bias(const std::string& name, const Array& y);
   /// Whether kernels of products go on with what is behind them (Backend::joined_rows).
   bool joins(const Array& x) const;
 
-  struct Bytes {
+  struct Codes {
     Array x, codes;  ///< x stays, so that no other array can have its address
   };
-  std::map<const Node*, Bytes> bytes_;  ///< quantize_i8 of what several products read
+  std::map<std::pair<const Node*, int64_t>, Codes> codes_;  ///< activation_codes, by their bits
   /// A norm as rows and a factor for each: products are multiplied by the factor afterwards, so that the
   /// kernel that makes the rows needs nothing from the rest of them.
   struct Factored {

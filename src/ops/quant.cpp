@@ -10,8 +10,13 @@ namespace {
 
 using Specs = std::vector<OutputSpec>;
 
-// Words that quantize_i8 makes of 32 elements: 8 of codes, 4 of scale and sums.
-constexpr int64_t kByteBlockWords = 12;
+/// Words that activation_codes makes of 32 elements: 8 or 16 of codes, 4 of scale and sums.
+int64_t code_words(const OpCall& c) {
+  const int64_t bits = c.attrs.integer("bits");
+  if (bits != 8 && bits != 16)
+    fail(ErrorKind::invalid, "[{}] codes of {} bits, expected 8 or 16", c.op.name, bits);
+  return bits + 4;
+}
 
 quant::Type type_of(const OpCall& c) {
   return quant::type_from_name(c.attrs.text("type"));
@@ -109,23 +114,23 @@ std::vector<Array> qmatmul_packed_gradient(const GradCall& c) {
   return {call("matmul", {c.output_grads[0], w}), Array()};
 }
 
-Specs infer_quantize_i8(const OpCall& c) {
+Specs infer_activation_codes(const OpCall& c) {
   const Array& x = c.inputs[0];
   if (x.dtype() != DType::f32 || x.ndim() == 0 || x.shape(-1) % 32 != 0)
-    fail(ErrorKind::invalid, "[quantize_i8] x is {} {}, expected f32 whose last dim is a multiple of 32",
+    fail(ErrorKind::invalid, "[activation_codes] x is {} {}, expected f32 whose last dim is a multiple of 32",
          name_of(x.dtype()), to_string(x.shape()));
   Shape shape = x.shape();
-  shape.back() = shape.back() / 32 * kByteBlockWords;
+  shape.back() = shape.back() / 32 * code_words(c);
   return {{shape, DType::u32}};
 }
 
-Specs infer_qmatmul_i8(const OpCall& c) {
+Specs infer_qmatmul_codes(const OpCall& c) {
   const quant::Packing packing = packing_of(c, c.attrs.integer("n"));
-  return infer_product(c, DType::u32, packing.k / 32 * kByteBlockWords, packing);
+  return infer_product(c, DType::u32, packing.k / 32 * code_words(c), packing);
 }
 
 std::vector<Op> primitive_rows() {
-  const AttrSpec type{"type", {}, true}, n{"n", {}, true}, k{"k", {}, true};
+  const AttrSpec type{"type", {}, true}, n{"n", {}, true}, k{"k", {}, true}, bits{"bits", int64_t{16}};
   return {
       {.name = "dequantize",
        .kind = OpKind::primitive,
@@ -149,18 +154,22 @@ std::vector<Op> primitive_rows() {
        .infer = infer_qmatmul_packed,
        .gradient = qmatmul_packed_gradient,
        .is_product = true},
-      // Activations in 8 bits: of each 32 elements the largest size a gives a scale s = a / 127 and codes
-      // round(x / s), half to even. The words are in an order that is the device's own; only the leading dims
-      // may be reshaped.
-      {.name = "quantize_i8", .kind = OpKind::primitive, .infer = infer_quantize_i8},
-      // quantize_i8(x), repack(w) -> (s code) w^T f32 (.., n): the rounding of x is the only loss. Products
-      // of codes are summed in integers within a group of w's scales, the rest in f32.
-      {.name = "qmatmul_i8",
+      // Activations in 8 or 16 bits: of each 32 elements the largest size a gives a scale s = a / 127 and
+      // codes c = round(x / s), half to even, a byte; with 16 bits the rest, round(256 (x / s - c)), is
+      // another byte, at most 127 in size. The words are in an order that is the device's own; only the
+      // leading dims may be reshaped.
+      {.name = "activation_codes",
+       .kind = OpKind::primitive,
+       .attrs = {bits},
+       .infer = infer_activation_codes},
+      // activation_codes(x), repack(w) -> (s (c + rest / 256)) w^T f32 (.., n): the rounding of x is the only
+      // loss. Products of codes are summed in integers within a group of w's scales, the rest in f32.
+      {.name = "qmatmul_codes",
        .kind = OpKind::primitive,
        .min_inputs = 2,
        .max_inputs = 2,
-       .attrs = {type, n, k},
-       .infer = infer_qmatmul_i8,
+       .attrs = {type, n, k, bits},
+       .infer = infer_qmatmul_codes,
        .is_product = true},
   };
 }

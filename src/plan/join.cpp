@@ -133,11 +133,11 @@ class Joined {
   const Plan::Step& step() const { return step_; }
 
   bool take(Plan::Step next) {
-    const bool writes_memory = next.kernel == "put_rows" || next.kernel == "quantize_i8";
+    const bool writes_memory = next.kernel == "put_rows" || next.kernel == "activation_codes";
     if (!writes_memory && next.kernel != "elementwise" && next.kernel != "rows") return false;
     if (!writes_memory && next.outputs.size() != 1) return false;
     // Places that make up one: a row that is folded, or a block.
-    int64_t together = next.kernel == "quantize_i8" ? 32 : 1;
+    int64_t together = next.kernel == "activation_codes" ? 32 : 1;
     const Plan::Operand* domain = next.kernel == "put_rows" ? &next.inputs[2] : &next.inputs[0];
     if (next.kernel == "rows") {
       const Shape& shape = next.inputs[0].layout.shape;

@@ -56,15 +56,15 @@ struct Product {
         k(inputs),
         x(static_cast<size_t>(m * k)),
         w(static_cast<size_t>(n * k)) {
-    // Codes of 8 bits that round without doubt: multiples of a quarter of a scale that is a power of two.
+    // Codes of 16 bits that round without doubt: multiples of a part of a scale that is a power of two.
     std::mt19937 random(7);
     float scale = 1;
     for (size_t i = 0; i < x.size(); ++i) {
       if (i % 32 == 0) scale = std::ldexp(1.0f, static_cast<int>(random() % 8) - 10);
-      const auto code = static_cast<float>(static_cast<int>(random() % 1009) - 504);  // quarters
-      x[i] = scale * (i % 32 == 5                            ? -127.0f
-                      : std::abs(std::fmod(code, 4.0f)) == 2 ? code / 4 + 0.25f
-                                                             : code / 4);
+      // In 1024ths, and never half way between two codes or two rests.
+      auto parts = static_cast<int>(random() % 258049) - 129024;
+      if (parts % 2 == 0) ++parts;
+      x[i] = scale * (i % 32 == 5 ? -127.0f : static_cast<float>(parts) / 1024);
     }
     blocks = test::random_blocks(type, n, k, 3);
     quant::dequantize(type, blocks.bytes.data(), w.data(), w.size());
@@ -102,22 +102,32 @@ struct Product {
     CHECK(wrong == 0);
   }
 
-  /// x as its codes of 8 bits say.
-  std::vector<float> rounded() const {
+  /// x as its codes of so many bits say.
+  std::vector<float> rounded(int64_t bits) const {
     std::vector<float> result(x.size());
     for (size_t first = 0; first < x.size(); first += 32) {
       float most = 0;
       for (size_t i = first; i < first + 32; ++i) most = std::max(most, std::abs(x[i]));
       const float scale = most / 127;
-      for (size_t i = first; i < first + 32; ++i) result[i] = scale * std::nearbyint(x[i] / scale);
+      for (size_t i = first; i < first + 32; ++i) {
+        const float code = std::nearbyint(x[i] / scale);
+        const float rest = std::nearbyint(256 * (x[i] / scale - code));
+        result[i] = scale * (bits == 8 ? code : code + std::clamp(rest, -127.0f, 127.0f) / 256);
+      }
     }
     return result;
+  }
+
+  Array by_codes(const Array& x_there, const Array& packed, int64_t bits) const {
+    Attrs all = attrs();
+    all.set("bits", bits);
+    return call("qmatmul_codes", {call("activation_codes", {x_there}, {{"bits", bits}}), packed}, all);
   }
 
   void check_on(const Device& device) const {
     const Array left = x_on(device), packed = packed_on(device);
     check(call("qmatmul_packed", {left, packed}, attrs()).to_vector(), x);
-    check(call("qmatmul_i8", {call("quantize_i8", {left}), packed}, attrs()).to_vector(), rounded());
+    for (const int64_t bits : {8, 16}) check(by_codes(left, packed, bits).to_vector(), rounded(bits));
   }
 
   HostTensor blocks;
@@ -195,10 +205,10 @@ TEST_SUITE("quantised") {
       const Array x = product.x_on(device), packed = product.packed_on(device);
       const Array bias = Array::from_vector(std::vector<float>(21, -1.5f), {21}, device);
       const Array residual = Array::from_vector(std::vector<float>(63, 0.25f), {1, 3, 21}, device);
-      for (const bool i8 : {false, true}) {
+      for (const int64_t bits : {8, 16, 32}) {
         const auto y = [&] {
-          return i8 ? call("qmatmul_i8", {call("quantize_i8", {x}), packed}, product.attrs())
-                    : call("qmatmul_packed", {x, packed}, product.attrs());
+          return bits < 32 ? product.by_codes(x, packed, bits)
+                           : call("qmatmul_packed", {x, packed}, product.attrs());
         };
         const std::vector<float> plain = y().to_vector();  // by itself
         const std::vector<float> got =                     // whose product nobody holds
@@ -221,12 +231,13 @@ TEST_SUITE("quantised") {
           shuffles{.threads = 64, .lanes = 4, .vectors = 2, .subgroups = true};
       const auto check = [&](quant::Type type, const std::string& kernel, const QuantForm& form) {
         const Product product(type, 67, 133, 512);
-        const bool bytes = kernel == "qmatmul_i8";
-        const Array x = bytes ? call("quantize_i8", {product.x_on(device)}) : product.x_on(device);
+        const bool bytes = kernel == "qmatmul_codes";
+        const Array x = bytes ? call("activation_codes", {product.x_on(device)}) : product.x_on(device);
         const Array packed = product.packed_on(device);
         const Array out = Array::from_vector(std::vector<float>(size_t{67} * 133), {67, 133}, device);
         eval(std::vector{x, packed});
-        const Attrs attrs = product.attrs();
+        Attrs attrs = product.attrs();
+        if (bytes) attrs.set("bits", int64_t{16});
         const Step step{.kernel = kernel,
                         .inputs = {operand(x), operand(packed)},
                         .outputs = {operand(out)},
@@ -242,13 +253,13 @@ TEST_SUITE("quantised") {
         backend->run(tape, backend->with_scratch(tape, storages), {});
         CAPTURE(form.tiles);
         CAPTURE(form.lanes);
-        product.check(out.to_vector(), bytes ? product.rounded() : product.x);
+        product.check(out.to_vector(), bytes ? product.rounded(16) : product.x);
       };
       check(quant::Type::q4_k, "qmatmul_packed", tiles);
       check(quant::Type::q4_k, "qmatmul_packed", memory);
-      check(quant::Type::iq4_xs, "qmatmul_i8", tiles);
+      check(quant::Type::iq4_xs, "qmatmul_codes", tiles);
       if (gpu.features.subgroups && gpu.features.subgroup_min >= 4)
-        check(quant::Type::iq4_xs, "qmatmul_i8", shuffles);
+        check(quant::Type::iq4_xs, "qmatmul_codes", shuffles);
     });
   }
 
@@ -274,7 +285,7 @@ TEST_SUITE("quantised") {
     });
   }
 
-  TEST_CASE("codes of 8 bits are the nearest, and the largest is 127") {
+  TEST_CASE("codes of 16 bits are near, and the largest is 127") {
     on_every_device([](const Device& device) {
       // One code at a time: an identity of q8_0 gives x back as its codes say.
       HostTensor one{DType::u8, {32, 34}, std::vector<std::byte>(32 * 34)};
@@ -289,16 +300,17 @@ TEST_SUITE("quantised") {
       for (float& v : x) v = uniform(random);
       std::fill_n(x.begin() + 32, 32, 0.0f);
       const Array packed = call("repack", {Array::from_host(one, device)}, {{"type", "q8_0"}, {"k", 32}});
-      const Array bytes = call("quantize_i8", {Array::from_vector(x, {50, 32}, device)});
+      const Array bytes = call("activation_codes", {Array::from_vector(x, {50, 32}, device)});
       const std::vector<float> got =
-          call("qmatmul_i8", {bytes, packed}, {{"type", "q8_0"}, {"n", 32}, {"k", 32}}).to_vector();
+          call("qmatmul_codes", {bytes, packed}, {{"type", "q8_0"}, {"n", 32}, {"k", 32}}).to_vector();
       size_t wrong = 0;
       for (size_t first = 0; first < x.size(); first += 32) {
         float most = 0;
         for (size_t i = first; i < first + 32; ++i) most = std::max(most, std::abs(x[i]));
         for (size_t i = first; i < first + 32; ++i) {
-          const float step = most / 127, code = step > 0 ? got[i] / step : 0;
-          wrong += !(std::abs(got[i] - x[i]) <= 0.5001f * step) || std::abs(code - std::round(code)) > 1e-4f;
+          // A rest of half a code, 128, is stored as 127.
+          const float step = most / (127 * 256), code = step > 0 ? got[i] / step : 0;
+          wrong += !(std::abs(got[i] - x[i]) <= 1.01f * step) || std::abs(code - std::round(code)) > 0.02f;
         }
       }
       CHECK(wrong == 0);

@@ -30,7 +30,7 @@ TEST_SUITE("base: ops quant") {
                              want = call("matmul", {g, all}).to_vector();
     REQUIRE(got.size() == want.size());
     for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-5));
-    CHECK(call("qmatmul_i8", {call("quantize_i8", {x}), packed}, attrs).shape() == Shape{2, 3, 5});
+    CHECK(call("qmatmul_codes", {call("activation_codes", {x}), packed}, attrs).shape() == Shape{2, 3, 5});
     // A column of x that is not contiguous.
     const Array turned = transpose(Array::from_vector(std::vector<float>(3 * 256, 0.5f), {256, 3}), 0, 1);
     CHECK(call("qmatmul_packed", {turned, packed}, attrs).to_vector()[4] == y.to_vector()[4]);
@@ -56,10 +56,10 @@ TEST_SUITE("base: ops quant") {
           "[repack] blocks are f32 (1,64), expected u8 (rows, bytes)");
     CHECK(message_of("qmatmul_packed", {x, packed}, {{"type", "q8_0"}, {"n", 2}, {"k", 64}}) ==
           "[qmatmul_packed] packed weights are u32 (144); repack gives u32 (272) for q8_0 (2,64)");
-    CHECK(message_of("qmatmul_i8", {x, packed}, {{"type", "q4_0"}, {"n", 2}, {"k", 64}}) ==
-          "[qmatmul_i8] x is f32, expected u32");
-    CHECK(message_of("quantize_i8", {slice_dim(x, 1, 0, 40)}, {}) ==
-          "[quantize_i8] x is f32 (1,40), expected f32 whose last dim is a multiple of 32");
+    CHECK(message_of("qmatmul_codes", {x, packed}, {{"type", "q4_0"}, {"n", 2}, {"k", 64}}) ==
+          "[qmatmul_codes] x is f32, expected u32");
+    CHECK(message_of("activation_codes", {slice_dim(x, 1, 0, 40)}, {}) ==
+          "[activation_codes] x is f32 (1,40), expected f32 whose last dim is a multiple of 32");
     CHECK(message_of("qmatmul", {x, w}, {{"type", "q4_0"}, {"n", 3}, {"k", 64}}) ==
           "[qmatmul] weights are (2,36), expected (3, bytes)");
   }

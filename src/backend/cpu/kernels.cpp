@@ -60,8 +60,8 @@ const std::unordered_map<std::string_view, Kernel>& table() {
       {"repack", repack},
       {"dequantize_packed", dequantize_packed},
       {"qmatmul_packed", qmatmul_packed},
-      {"quantize_i8", quantize_i8},
-      {"qmatmul_i8", qmatmul_i8},
+      {"activation_codes", activation_codes},
+      {"qmatmul_codes", qmatmul_codes},
 
       {"random_bits", random_bits},
       {"attention", attention},

@@ -60,8 +60,8 @@ KernelFunction repack;             // w (n, row bytes) -> words; "k"
 KernelFunction dequantize_packed;  // words -> f32 or f16 (n, k); "n", "k"
 
 // qmatmul.cpp. Products with packed weights (n, k); "type", "n", "k".
-KernelFunction qmatmul_packed;  // x f32 (.., k), words -> f32 (.., n)
-KernelFunction quantize_i8;     // x f32 (.., k) -> codes and scales, words (.., k / 32 * 12)
-KernelFunction qmatmul_i8;      // what quantize_i8 made, words -> f32 (.., n)
+KernelFunction qmatmul_packed;    // x f32 (.., k), words -> f32 (.., n)
+KernelFunction activation_codes;  // x f32 (.., k) -> codes and scales, words (.., k / 32 * (bits + 4))
+KernelFunction qmatmul_codes;     // what activation_codes made, words -> f32 (.., n)
 
 }  // namespace weft::cpu

@@ -369,7 +369,7 @@ void multiply_floats(const QuantProduct& p, int64_t begin, int64_t end, int64_t 
   }
 }
 
-// ---- activations of 8 bits
+// ---- activations of 8 and 16 bits
 
 // What dot() adds to signed weights, to make them unsigned for an instruction that wants that.
 constexpr int kBias = HWY_TARGET == HWY_AVX3_DL ? 128 : 0;
@@ -408,10 +408,10 @@ HWY_INLINE IntVector dot(IntVector sum, WordVector weights, const uint32_t* x) {
 
 /// 32 elements of as many rows of weights as a vector has lanes, ready for products with any number of x.
 template <uint32_t kBits, bool kTable, uint32_t kGroup, bool kMinimum>
-struct ByteBlock {
+struct CodeBlock {
   static constexpr bool kSigned = kTable || kBits == 8;
 
-  HWY_INLINE ByteBlock(const Units& units, const uint8_t* table, const float* scale, const float* min) {
+  HWY_INLINE CodeBlock(const Units& units, const uint8_t* table, const float* scale, const float* min) {
     [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
       ((words[kWord] = levels<kTable>(code_bytes<kBits, kWord>(units), table)), ...);
     }(std::make_integer_sequence<uint32_t, 8>());
@@ -424,27 +424,23 @@ struct ByteBlock {
 
   /// sum + the products with 32 elements. Either the type has minima or its codes an offset, never both;
   /// offsets are taken off in integers.
-  HWY_INLINE FloatVector add_to(FloatVector sum, const uint32_t* x, const ByteFacts& facts,
+  template <int kBytes>
+  HWY_INLINE FloatVector add_to(FloatVector sum, const uint32_t* x, const CodeFacts& facts,
                                 int offset) const {
     const Floats d;
-    const FloatVector x_scale = hn::Set(d, facts.scale);
-    IntVector halves[2];
-    for (int h = 0; h < 2; ++h) {
-      halves[h] = kMinimum ? hn::Zero(Ints()) : hn::Set(Ints(), -offset * facts.sums[h]);
-      for (int j = 4 * h; j < 4 * h + 4; ++j) halves[h] = dot<kSigned>(halves[h], words[j], x + j);
+    const int32_t* x_sums = kGroups == 1 ? &facts.sum : facts.sums;
+    FloatVector all;  // in units of the scale of x
+    for (int g = 0; g < kGroups; ++g) {
+      IntVector bytes[2] = {hn::Zero(Ints()), hn::Zero(Ints())};  // codes, rests
+      if constexpr (!kMinimum) bytes[kBytes - 1] = hn::Set(Ints(), -offset * x_sums[g]);
+      for (int j = g * 8 / kGroups; j < (g + 1) * 8 / kGroups; ++j)
+        for (int b = 0; b < kBytes; ++b) bytes[b] = dot<kSigned>(bytes[b], words[j], x + b * 8 + j);
+      if constexpr (kBytes == 2) bytes[0] = hn::Add(hn::ShiftLeft<8>(bytes[0]), bytes[1]);
+      const FloatVector part = hn::ConvertTo(d, bytes[0]);
+      all = g == 0 ? hn::Mul(part, scales[g]) : hn::MulAdd(part, scales[g], all);
+      if constexpr (kMinimum) all = hn::MulAdd(hn::ConvertTo(d, hn::Set(Ints(), x_sums[g])), minima[g], all);
     }
-    if constexpr (kGroup == 16) {
-      sum = hn::MulAdd(hn::ConvertTo(d, halves[1]), hn::Mul(scales[1], x_scale), sum);
-      if constexpr (kMinimum) {
-        sum = hn::MulAdd(minima[0], hn::Set(d, facts.scaled_sums[0]), sum);
-        sum = hn::MulAdd(minima[1], hn::Set(d, facts.scaled_sums[1]), sum);
-      }
-    } else {
-      halves[0] = hn::Add(halves[0], halves[1]);
-      if constexpr (kMinimum)
-        sum = hn::MulAdd(minima[0], hn::Set(d, facts.scaled_sums[0] + facts.scaled_sums[1]), sum);
-    }
-    return hn::MulAdd(hn::ConvertTo(d, halves[0]), hn::Mul(scales[0], x_scale), sum);
+    return hn::MulAdd(all, hn::Set(d, facts.scale), sum);
   }
 
   static constexpr int kGroups = kGroup == 16 ? 2 : 1;
@@ -452,15 +448,15 @@ struct ByteBlock {
   FloatVector scales[kGroups], minima[kGroups];
 };
 
-template <uint32_t kBits, bool kTable, uint32_t kGroup, bool kMinimum>
-void multiply_bytes(const QuantProduct& p, int64_t begin, int64_t end, int64_t row, int64_t rows) {
-  using Block = ByteBlock<kBits, kTable, kGroup, kMinimum>;
+template <uint32_t kBits, bool kTable, uint32_t kGroup, bool kMinimum, int kBytes>
+void multiply_codes(const QuantProduct& p, int64_t begin, int64_t end, int64_t row, int64_t rows) {
+  using Block = CodeBlock<kBits, kTable, kGroup, kMinimum>;
   const Floats d;
   const quant::Coding& coding = quant::coding(p.packing.type);
   const Table table(coding);
-  const int64_t blocks = p.packing.k / 32, stride = blocks * kByteBlockWords;
-  const uint32_t* bytes = p.bytes + row * stride;
-  const auto* facts = reinterpret_cast<const ByteFacts*>(bytes + blocks * 8);
+  const int64_t blocks = p.packing.k / 32, words = 8 * kBytes, stride = blocks * (words + 4);
+  const uint32_t* codes = p.codes + row * stride;
+  const auto* facts = reinterpret_cast<const CodeFacts*>(codes + blocks * words);
   const int offset = coding.offset + (Block::kSigned ? kBias : 0);
   HWY_ALIGN float sums[kTaskRows * kPackedRows];
   Blocks weights(p, begin);
@@ -472,52 +468,62 @@ void multiply_bytes(const QuantProduct& p, int64_t begin, int64_t end, int64_t r
           [&](int64_t block, const Units& units, const float* scale, const float* min) HWY_ATTR {
             for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
               const Block w({units.low + lane, units.high + lane}, table.bytes, scale + lane, min + lane);
-              sum[lane / kLanes] = w.add_to(sum[lane / kLanes], bytes + block * 8, facts[block], offset);
+              sum[lane / kLanes] =
+                  w.template add_to<kBytes>(sum[lane / kLanes], codes + block * words, facts[block], offset);
             }
           });
       for (int64_t lane = 0; lane < kPackedRows; lane += kLanes)
         hn::Store(sum[lane / kLanes], d, sums + lane);
     } else {
       std::fill_n(sums, rows * kPackedRows, 0.0f);
-      weights.next_rows(
-          [&](int64_t block, const Units& units, const float* scale, const float* min) HWY_ATTR {
-            for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
-              const Block w({units.low + lane, units.high + lane}, table.bytes, scale + lane, min + lane);
-              for (int64_t i = 0; i < rows; ++i) {
-                const uint32_t* x = bytes + i * stride;
-                const auto& x_facts = reinterpret_cast<const ByteFacts*>(x + blocks * 8)[block];
-                float* to = sums + i * kPackedRows + lane;
-                hn::Store(w.add_to(hn::Load(d, to), x + block * 8, x_facts, offset), d, to);
-              }
-            }
-          });
+      weights.next_rows([&](int64_t block, const Units& units, const float* scale,
+                            const float* min) HWY_ATTR {
+        for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
+          const Block w({units.low + lane, units.high + lane}, table.bytes, scale + lane, min + lane);
+          for (int64_t i = 0; i < rows; ++i) {
+            const uint32_t* x = codes + i * stride;
+            const auto& x_facts = reinterpret_cast<const CodeFacts*>(x + blocks * words)[block];
+            float* to = sums + i * kPackedRows + lane;
+            hn::Store(w.template add_to<kBytes>(hn::Load(d, to), x + block * words, x_facts, offset), d, to);
+          }
+        }
+      });
     }
     store(p, group, row, rows, sums);
   }
 }
 
-void quantize(const float* x, int64_t k, uint32_t* to) {
+void encode(const float* x, int64_t k, int64_t bits, uint32_t* to) {
   const Floats d;
   const hn::Rebind<int8_t, Floats> bytes;
   auto* codes = reinterpret_cast<int8_t*>(to);
-  auto* facts = reinterpret_cast<ByteFacts*>(to + k / 4);
-  for (int64_t at = 0; at < k; at += 32, ++facts) {
+  const bool rests = bits == 16;
+  auto* facts = reinterpret_cast<CodeFacts*>(to + k / 32 * bits);
+  const FloatVector most_rest = hn::Set(d, 127.0f), parts = hn::Set(d, 256.0f);
+  for (int64_t at = 0; at < k; at += 32, codes += bits * 4, ++facts) {
     FloatVector most = hn::Zero(d);
     for (int64_t i = 0; i < 32; i += kLanes) most = hn::Max(most, hn::Abs(hn::LoadU(d, x + at + i)));
     const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
     const FloatVector inverse = hn::Set(d, largest > 0 ? 127 / largest : 0);
-    facts->scale = largest / 127;
     for (int64_t half = 0; half < 2; ++half) {
-      FloatVector sum = hn::Zero(d);
-      for (int64_t i = at + 16 * half; i < at + 16 * half + 16; i += kLanes) {
-        const IntVector q = hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), inverse));
-        hn::StoreU(hn::DemoteTo(bytes, q), bytes, codes + i);
-        sum = hn::Add(sum, hn::ConvertTo(d, q));
+      IntVector sum = hn::Zero(Ints());
+      for (int64_t i = 16 * half; i < 16 * half + 16; i += kLanes) {
+        const FloatVector v = hn::Mul(hn::LoadU(d, x + at + i), inverse);
+        const IntVector code = hn::NearestInt(v);
+        hn::StoreU(hn::DemoteTo(bytes, code), bytes, codes + i);
+        if (!rests) {
+          sum = hn::Add(sum, code);
+          continue;
+        }
+        const FloatVector left = hn::Mul(hn::Sub(v, hn::ConvertTo(d, code)), parts);
+        const IntVector rest = hn::NearestInt(hn::Min(hn::Max(left, hn::Neg(most_rest)), most_rest));
+        hn::StoreU(hn::DemoteTo(bytes, rest), bytes, codes + 32 + i);
+        sum = hn::Add(sum, hn::Add(hn::ShiftLeft<8>(code), rest));
       }
-      const float whole = hn::GetLane(hn::SumOfLanes(d, sum));
-      facts->sums[half] = static_cast<int16_t>(whole);
-      facts->scaled_sums[half] = facts->scale * whole;
+      facts->sums[half] = hn::GetLane(hn::SumOfLanes(Ints(), sum));
     }
+    facts->scale = largest / (rests ? 127 * 256 : 127);
+    facts->sum = facts->sums[0] + facts->sums[1];
   }
 }
 
@@ -541,28 +547,37 @@ QuantTarget::Task floats_task(const quant::Coding& coding) {
   }
 }
 
-QuantTarget::Task bytes_task(const quant::Coding& coding) {
+template <int kBytes>
+QuantTarget::Task codes_task(const quant::Coding& coding) {
   const bool table = !coding.table.empty(), wide = quant::group_elements(coding.scales) == 32;
   const bool minimum = quant::has_minimum(coding.scales);
   switch (coding.bits) {
     case 2:
-      return minimum ? multiply_bytes<2, false, 16, true> : multiply_bytes<2, false, 16, false>;
+      return minimum ? multiply_codes<2, false, 16, true, kBytes>
+                     : multiply_codes<2, false, 16, false, kBytes>;
     case 3:
-      return table ? multiply_bytes<3, true, 16, false> : multiply_bytes<3, false, 16, false>;
+      return table ? multiply_codes<3, true, 16, false, kBytes> : multiply_codes<3, false, 16, false, kBytes>;
     case 4:
-      if (!table) return minimum ? multiply_bytes<4, false, 32, true> : multiply_bytes<4, false, 32, false>;
-      return wide ? multiply_bytes<4, true, 32, false> : multiply_bytes<4, true, 16, false>;
+      if (!table)
+        return minimum ? multiply_codes<4, false, 32, true, kBytes>
+                       : multiply_codes<4, false, 32, false, kBytes>;
+      return wide ? multiply_codes<4, true, 32, false, kBytes> : multiply_codes<4, true, 16, false, kBytes>;
     case 5:
-      return minimum ? multiply_bytes<5, false, 32, true> : multiply_bytes<5, false, 32, false>;
+      return minimum ? multiply_codes<5, false, 32, true, kBytes>
+                     : multiply_codes<5, false, 32, false, kBytes>;
     case 6:
-      return multiply_bytes<6, false, 16, false>;
+      return multiply_codes<6, false, 16, false, kBytes>;
     default:
-      return wide ? multiply_bytes<8, false, 32, false> : multiply_bytes<8, false, 16, false>;
+      return wide ? multiply_codes<8, false, 32, false, kBytes> : multiply_codes<8, false, 16, false, kBytes>;
   }
 }
 
+QuantTarget::Task codes_task(const quant::Coding& coding, int64_t bits) {
+  return bits == 16 ? codes_task<2>(coding) : codes_task<1>(coding);
+}
+
 const QuantTarget* target() {
-  static constexpr QuantTarget kTarget{floats_task, bytes_task, quantize};
+  static constexpr QuantTarget kTarget{floats_task, codes_task, encode};
   return &kTarget;
 }
 
@@ -626,16 +641,17 @@ void qmatmul_packed(ThreadPool& pool, std::span<const Tensor> inputs, std::span<
   multiply(pool, p, best_target().floats(quant::coding(p.packing.type)));
 }
 
-void qmatmul_i8(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                const Attrs& attrs) {
+void qmatmul_codes(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                   const Attrs& attrs) {
   QuantProduct p = product_of(inputs, outputs[0], attrs);
   std::vector<uint32_t> copied;
-  p.bytes = without_gaps(pool, inputs[0], copied);
-  multiply(pool, p, best_target().bytes(quant::coding(p.packing.type)));
+  p.codes = without_gaps(pool, inputs[0], copied);
+  multiply(pool, p, best_target().codes(quant::coding(p.packing.type), attrs.integer("bits")));
 }
 
-void quantize_i8(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                 const Attrs&) {
+void activation_codes(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                      const Attrs& attrs) {
+  const int64_t bits = attrs.integer("bits");
   std::vector<float> copied;
   const float* x = without_gaps(pool, inputs[0], copied);
   const int64_t k = inputs[0].layout.shape.back(),
@@ -645,8 +661,8 @@ void quantize_i8(ThreadPool& pool, std::span<const Tensor> inputs, std::span<con
                 static_cast<size_t>(std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(k, 1))),
                 [&](size_t begin, size_t end) {
                   for (auto row = static_cast<int64_t>(begin); row < static_cast<int64_t>(end); ++row)
-                    target.quantize(x + row * k, k,
-                                    outputs[0].as<uint32_t>() + row * k / 32 * kByteBlockWords);
+                    target.encode(x + row * k, k, bits,
+                                  outputs[0].as<uint32_t>() + row * k / 32 * (bits + 4));
                 });
 }
 

@@ -11,20 +11,20 @@ namespace weft::cpu {
 // unpacked into registers, meet all of them.
 inline constexpr int64_t kTaskRows = 64;
 
-/// Activations of 8 bits: a row has k codes, then the facts of each 32 of them.
-struct ByteFacts {
-  float scale;
-  float scaled_sums[2];  // scale times the sums of the first and of the last 16 codes
-  int16_t sums[2];
+/// Codes of activations: a row has for each 32 elements their codes, 32 bytes, and with 16 bits what those
+/// leave in 256ths, another 32, and behind all of them these facts of each.
+struct CodeFacts {
+  float scale;      // of codes, or of 256ths
+  int32_t sums[2];  // of the first and of the last 16 elements, in units of the scale
+  int32_t sum;      // of all 32
 };
-inline constexpr int64_t kByteBlockWords = 12;
 
 /// y (m, n) = x w^T.
 struct QuantProduct {
   quant::Packing packing;  // of w
   const uint32_t* words;   // w
   const float* x;          // (m, k), or
-  const uint32_t* bytes;   // (m, k / 32 * kByteBlockWords)
+  const uint32_t* codes;   // (m, k / 32 * (bits + 4))
   int64_t m;
   float* y;
 };
@@ -33,9 +33,9 @@ struct QuantTarget {
   /// Rows [16 begin, 16 end) of w times rows [row, row + rows) of x.
   using Task = void (*)(const QuantProduct& product, int64_t begin, int64_t end, int64_t row, int64_t rows);
   Task (*floats)(const quant::Coding& coding);
-  Task (*bytes)(const quant::Coding& coding);
-  /// A row of x to codes and scales.
-  void (*quantize)(const float* x, int64_t k, uint32_t* to);
+  Task (*codes)(const quant::Coding& coding, int64_t bits);
+  /// A row of x to codes of so many bits and facts.
+  void (*encode)(const float* x, int64_t k, int64_t bits, uint32_t* to);
 };
 
 }  // namespace weft::cpu

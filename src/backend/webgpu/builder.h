@@ -100,7 +100,7 @@ void dequantize(Context& context, const Step& step);
 void repack(Context& context, const Step& step);
 void dequantize_packed(Context& context, const Step& step);
 void qmatmul(Context& context, const Step& step);
-void quantize_i8(Context& context, const Step& step);
+void activation_codes(Context& context, const Step& step);
 void random_bits(Context& context, const Step& step);
 void attention(Context& context, const Step& step);
 void attention_backward(Context& context, const Step& step);

@@ -71,7 +71,7 @@ void TileSteps::take(const Step& step) {
     body = element(step);
   } else if (step.kernel == "rows") {
     body = folded_row(step);
-  } else if (step.kernel == "quantize_i8") {
+  } else if (step.kernel == "activation_codes") {
     body = block_word(step);
     parts = 8;
   } else {
@@ -157,36 +157,36 @@ std::string TileSteps::folded_row(const Step& step) {
          "  }\n";
 }
 
-/// Word `part` of the codes of block `at`, as quantize_i8.wgsl makes them.
+/// Words `part` of the codes and rests of block `at`, as activation_codes.wgsl makes them.
 std::string TileSteps::block_word(const Step& step) {
   const Operand& x = step.inputs[0];
-  const int64_t blocks = element_count(x.layout.shape) / 32;
+  const int64_t blocks = element_count(x.layout.shape) / 32, bits = step.attrs->integer("bits");
   const Layout* layouts[] = {&x.layout};
   const std::string name = fmt::format("block_x{}", functions_),
                     to = builder_.write(buffer_of(step.outputs[0]));
+  if (builder_.code.find("fn facts_of(") == std::string::npos)
+    builder_.code += embedded::webgpu_kernels("codes");
   builder_.code += fmt::format("fn {}(i: u32) -> f32 {{\n{}  return {};\n}}\n", name,
                                builder_.unravel(walk(x.layout.shape, layouts), "i"), builder_.load(x, "at0"));
+  builder_.code += fmt::format(
+      "fn {0}_4(i: u32) -> vec4<f32> {{ return vec4<f32>({0}(4u * i), {0}(4u * i + 1u), {0}(4u * i + 2u), "
+      "{0}(4u * i + 3u)); }}\n",
+      name);
   return fmt::format(
-      "  let first = at * 32u;\n  var largest = 0.0;\n"
-      "  for (var j = 0u; j < 32u; j++) {{ largest = max(largest, abs({0}(first + j))); }}\n"
-      "  let inverse = select(127.0 / largest, 0.0, largest == 0.0);\n"
-      "  var word = 0u;\n  for (var j = 0u; j < 4u; j++) {{\n"
-      "    word |= (bitcast<u32>(i32(round({0}(first + part * 4u + j) * inverse))) & 255u) << (8u * j);\n  "
-      "}}\n"
-      "  {1}[(at + part / 4u * {2}u) * 4u + part % 4u] = word;\n"
-      "  if (part > 1u) {{ return; }}\n"
-      // Two invocations add up the codes of a half each, one of them for the other too.
-      "  var sums = vec2<i32>();\n"
-      "  for (var j = 0u; j < 16u; j++) {{\n"
-      "    sums.x += i32(round({0}(first + j) * inverse));\n"
-      "    sums.y += i32(round({0}(first + 16u + j) * inverse));\n  }}\n"
-      "  let facts = (at + {3}u) * 4u;\n  let scale = largest / 127.0;\n"
-      "  if (part == 0u) {{\n"
-      "    {1}[facts] = bitcast<u32>(scale);\n"
-      "    {1}[facts + 1u] = bitcast<u32>(scale * f32(sums.x));\n  }} else {{\n"
-      "    {1}[facts + 2u] = bitcast<u32>(scale * f32(sums.y));\n"
-      "    {1}[facts + 3u] = bitcast<u32>((sums.x & 0xffff) | (sums.y << 16u));\n  }}\n",
-      name, to, blocks, 2 * blocks);
+      "  var most = vec4<f32>();\n"
+      "  for (var j = 0u; j < 8u; j++) {{ most = max(most, abs({0}_4(at * 8u + j))); }}\n"
+      "  let largest = max_of(most);\n  let inverse = inverse_of(largest);\n"
+      "  let four = {0}_4(at * 8u + part) * inverse;\n"
+      "  let word = (at + part / 4u * {2}u) * 4u + part % 4u;\n"
+      "  {1}[word] = bytes_of(code_of(four));\n"
+      "  if ({4}) {{ {1}[word + {3}u] = bytes_of(rest_of(four)); }}\n"
+      "  if (part > 0u) {{ return; }}\n  var sums = vec2<f32>();\n"
+      "  for (var j = 0u; j < 4u; j++) {{\n"
+      "    sums.x += sum_of({0}_4(at * 8u + j) * inverse, {4});\n"
+      "    sums.y += sum_of({0}_4(at * 8u + 4u + j) * inverse, {4});\n  }}\n"
+      "  let facts = facts_of(largest, sums, {4});\n"
+      "  for (var j = 0u; j < 4u; j++) {{ {1}[(at + {5}u) * 4u + j] = facts[j]; }}\n",
+      name, to, blocks, 8 * blocks, bits == 16, bits / 4 * blocks);
 }
 
 /// Word `at` of rows that go into a cache.

@@ -38,8 +38,8 @@ const std::unordered_map<std::string_view, Record>& table() {
       {"repack", repack},
       {"dequantize_packed", dequantize_packed},
       {"qmatmul_packed", qmatmul},
-      {"qmatmul_i8", qmatmul},
-      {"quantize_i8", quantize_i8},
+      {"qmatmul_codes", qmatmul},
+      {"activation_codes", activation_codes},
 
       {"attention", attention},
       {"attention_backward", attention_backward},

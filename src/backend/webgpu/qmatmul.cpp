@@ -75,18 +75,18 @@ void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t
                    .outputs = {operand(step.outputs[0].storage, Layout::contiguous({m, n}))}});
 }
 
-/// Codes of quantize_i8 as halves (m, k), times a factor.
-void widen_i8(Context& context, const Operand& codes, const Operand& out, float factor) {
+/// Codes of activations as halves (m, k), times a factor.
+void widen_codes(Context& context, const Operand& codes, const Operand& out, int64_t bits, float factor) {
   const int64_t blocks = element_count(out.layout.shape) / 32;
   const Operand x = without_gaps(context, codes, 4);
-  Builder builder("widen_i8");
+  Builder builder("widen_codes");
   builder.code = fmt::format("fn x4(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n",
                              builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
   builder.code += number_function("all_blocks", builder.number(blocks));
   builder.code += fmt::format("fn store4(at: u32, four: vec4<u32>) {{ {}[at] = four; }}\n",
                               builder.write(buffer_of(out), 4));
-  builder.code += fmt::format("const FACTOR = {:f};\n", factor);
-  builder.code += embedded::webgpu_kernels("widen_i8");
+  builder.code += codes_constants(bits) + fmt::format("const FACTOR = {:f};\n", factor);
+  builder.code += embedded::webgpu_kernels("widen_codes");
   builder.groups(context, (2 * blocks + 63) / 64, 64, "  widen(index * 64u + thread);\n");
 }
 
@@ -94,7 +94,7 @@ constexpr int64_t kManyRows = 128;  // of x, for which unpacking all weights pay
 
 /// Whether a product is better off as one of halves: the device multiplies matrices of them.
 bool pays_as_halves(const Context& context, const Step& step, int64_t m, int64_t n, int64_t k) {
-  return step.kernel == "qmatmul_i8" && m >= kManyRows && k % 32 == 0 &&
+  return step.kernel == "qmatmul_codes" && m >= kManyRows && k % 32 == 0 &&
          MatmulDevice(context.device).matrix() &&
          static_cast<uint64_t>(n * k) * 2 <= context.device.limits().max_binding_size;
 }
@@ -108,7 +108,7 @@ void multiply_halves(Context& context, const Step& step, int64_t m, int64_t n, i
                    Layout::contiguous({rows, k})};
   };
   const Operand x = halves(m), w = halves(n);
-  widen_i8(context, step.inputs[0], x, 1 / kShift);
+  widen_codes(context, step.inputs[0], x, step.attrs->integer("bits"), 1 / kShift);
   dequantize_packed(
       context,
       {.kernel = "dequantize_packed", .inputs = {step.inputs[1]}, .outputs = {w}, .attrs = step.attrs},
@@ -124,6 +124,10 @@ void multiply_halves(Context& context, const Step& step, int64_t m, int64_t n, i
 }
 
 }  // namespace
+
+std::string codes_constants(int64_t bits) {
+  return fmt::format("const RESTS = {};\nconst FACTS = {}u;\n", bits == 16, bits / 4);
+}
 
 std::string constants_of(const QuantForm& form) {
   return fmt::format("const THREADS = {}u;\nconst LANES = {}u;\nconst ROWS = {}u;\nconst VECTORS = {}u;\n",
@@ -159,7 +163,7 @@ Operand without_gaps(Context& context, const Operand& operand, int64_t align) {
 }
 
 void declare_packed(Context& context, Builder& builder, const Operand& packed, const quant::Packing& packing,
-                    bool shared, bool bytes) {
+                    bool shared) {
   const Operand words = without_gaps(context, packed, 4);
   const quant::Coding& coding = quant::coding(packing.type);
   const std::string all = builder.read(buffer_of(words), 4);
@@ -188,9 +192,8 @@ void declare_packed(Context& context, Builder& builder, const Operand& packed, c
   builder.code +=
       fmt::format("fn scales(row: u32, block: u32) -> vec4<f32> {{\n  let s = packed_{}(row, block);\n",
                   name_of_scales(coding.scales));
-  // For f32 the offset of the codes is part of the minimum.
-  builder.code +=
-      fmt::format("  return {};\n}}\n", bytes ? "s" : "s - f32(offset()) * vec4<f32>(0.0, s.x, 0.0, s.z)");
+  // The offset of the codes is part of the minimum.
+  builder.code += "  return s - f32(offset()) * vec4<f32>(0.0, s.x, 0.0, s.z);\n}\n";
 }
 
 QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k) {
@@ -209,7 +212,7 @@ QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k)
 }
 
 void multiply_packed(Context& context, const Step& step, const QuantForm& form) {
-  const bool bytes = step.kernel == "qmatmul_i8";
+  const bool codes = step.kernel == "qmatmul_codes";
   const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), step.attrs->integer("n"),
                                step.attrs->integer("k"), 1);
   const Operand& out = step.outputs[0];
@@ -222,18 +225,20 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
   builder.literal = joined;
   const Operand x = without_gaps(context, step.inputs[0], 4);
   builder.code = constants_of(form);
-  const quant::Scales scales = quant::coding(packing.type).scales;
-  builder.code += fmt::format("const ONE_SCALE = {};\nconst MINIMUM = {};\n",
-                              quant::group_elements(scales) == 32, quant::has_minimum(scales));
+  const quant::Coding& coding = quant::coding(packing.type);
+  builder.code +=
+      fmt::format("const ONE_SCALE = {};\nconst MINIMUM = {};\n", quant::group_elements(coding.scales) == 32,
+                  quant::has_minimum(coding.scales) || coding.offset != 0);
   builder.code += number_function("size_m", builder.number(m));
   builder.code += number_function("size_n", builder.number(packing.n));
-  declare_packed(context, builder, step.inputs[1], packing, form.barriers, bytes);
+  declare_packed(context, builder, step.inputs[1], packing, form.barriers);
   builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}[i + {}]); }}\n",
-                              bytes ? "vec4<u32>" : "vec4<f32>", bytes ? "" : "bitcast<vec4<f32>>",
+                              codes ? "vec4<u32>" : "vec4<f32>", codes ? "" : "bitcast<vec4<f32>>",
                               builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
-  builder.code += embedded::webgpu_kernels(bytes ? "qmatmul_x_i8" : "qmatmul_x");
+  if (codes) builder.code += codes_constants(step.attrs->integer("bits"));
+  builder.code += embedded::webgpu_kernels(codes ? "qmatmul_x_codes" : "qmatmul_x");
   std::string body;
-  if (!quant::coding(packing.type).table.empty() && form.barriers)
+  if (!coding.table.empty() && form.barriers)
     body = fmt::format(
         "  for (var i = thread; i < 256u; i += {}u) {{ pairs[i] = pair_of(i); }}\n  workgroupBarrier();\n",
         form.threads);
@@ -244,8 +249,8 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
       fmt::format("fn store(at: u32, x: f32) {{ {}[at] = result(at, x); }}\n", builder.write(buffer_of(out)));
   const auto pieces = [](int64_t size, int64_t piece) { return (size + piece - 1) / piece; };
   if (form.tiles) {
-    builder.code += embedded::webgpu_kernels(bytes ? "qmatmul_tiles_i8" : "qmatmul_tiles");
-    builder.groups(context, pieces(m, 64) * pieces(packing.n, bytes ? 128 : 64),
+    builder.code += embedded::webgpu_kernels(codes ? "qmatmul_tiles_codes" : "qmatmul_tiles");
+    builder.groups(context, pieces(m, 64) * pieces(packing.n, codes ? 128 : 64),
                    static_cast<int>(form.threads), body + "  multiply_tile(index, thread);\n");
   } else {
     builder.code += total_function(form);
@@ -257,7 +262,7 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
 }
 
 bool takes_epilogue(const gpu::Device& device, const Step& step) {
-  if (step.kernel != "qmatmul_i8" && step.kernel != "qmatmul_packed") return false;
+  if (step.kernel != "qmatmul_codes" && step.kernel != "qmatmul_packed") return false;
   const bool through_matmul = step.kernel == "qmatmul_packed" && device.type() == gpu::AdapterType::cpu;
   return !through_matmul && step.outputs[0].dtype == DType::f32 && takes_epilogue(step);
 }
@@ -274,18 +279,20 @@ void qmatmul(Context& context, const Step& step) {
 }
 
 /// One invocation for each 32 elements.
-void quantize_i8(Context& context, const Step& step) {
+void activation_codes(Context& context, const Step& step) {
   const int64_t blocks = element_count(step.inputs[0].layout.shape) / 32;
   if (blocks == 0) return;
-  Builder builder("quantize_i8");
+  Builder builder("activation_codes");
   const Operand x = without_gaps(context, step.inputs[0], 4);
   builder.code = fmt::format("fn x4(i: u32) -> vec4<f32> {{ return bitcast<vec4<f32>>({}[i + {}]); }}\n",
                              builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
   builder.code += number_function("all_blocks", builder.number(blocks));
   builder.code += fmt::format("fn store4(at: u32, four: vec4<u32>) {{ {}[at] = four; }}\n",
                               builder.write(buffer_of(step.outputs[0]), 4));
-  builder.code += embedded::webgpu_kernels("quantize_i8");
-  builder.groups(context, (blocks + 63) / 64, 64, "  quantize(index * 64u + thread);\n");
+  builder.code += codes_constants(step.attrs->integer("bits"));
+  builder.code += embedded::webgpu_kernels("codes");
+  builder.code += embedded::webgpu_kernels("activation_codes");
+  builder.groups(context, (blocks + 63) / 64, 64, "  encode_block(index * 64u + thread);\n");
 }
 
 }  // namespace weft::webgpu

@@ -21,12 +21,14 @@ struct QuantForm {
 };
 QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k);
 
+/// RESTS and FACTS of codes of activations.
+std::string codes_constants(int64_t bits);
 /// THREADS, LANES, ROWS and VECTORS of a form.
 std::string constants_of(const QuantForm& form);
 /// total(x, thread): the sum over `lanes` neighbours, for the first of them.
 std::string total_function(const QuantForm& form);
 
-/// qmatmul_packed or qmatmul_i8 in a given form.
+/// qmatmul_packed or qmatmul_codes in a given form.
 void multiply_packed(Context& context, const Step& step, const QuantForm& form);
 
 /// Whether it is a product with packed weights, and its program can run where elements are stored.
@@ -34,9 +36,8 @@ bool takes_epilogue(const gpu::Device& device, const Step& step);
 
 /// Codes and scales of a row as WGSL functions: `levels(row, block)`, `scales(row, block)`, `blocks()`,
 /// `offset()`. `shared`: tables are in the workgroup's memory, where main puts pair_of(i) into pairs[i].
-/// `bytes`: the scales leave the offset of the codes to the product.
 void declare_packed(Context& context, Builder& builder, const Operand& packed, const quant::Packing& packing,
-                    bool shared, bool bytes);
+                    bool shared);
 
 /// With all values times a factor.
 void dequantize_packed(Context& context, const Step& step, float factor);

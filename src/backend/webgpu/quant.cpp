@@ -224,7 +224,7 @@ void dequantize_packed(Context& context, const Step& step, float factor) {
   if (element_count(step.outputs[0].layout.shape) == 0) return;
   const Operand& out = step.outputs[0];
   Builder builder("dequantize_packed");
-  declare_packed(context, builder, step.inputs[0], packing, false, false);
+  declare_packed(context, builder, step.inputs[0], packing, false);
   builder.code += fmt::format("fn size_n() -> u32 {{ return {}; }}\n", builder.number(packing.n));
   builder.code += "fn store8(at: u32, plain_low: vec4<f32>, plain_high: vec4<f32>) {\n";
   const std::string times = factor == 1 ? "" : " * " + builder.real(factor);

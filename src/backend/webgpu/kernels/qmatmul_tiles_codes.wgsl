@@ -2,7 +2,9 @@
 // workgroup's memory. Written around this by qmatmul.cpp: as for qmatmul_vectors.wgsl.
 var<workgroup> x_low: array<vec4<u32>, 64>;
 var<workgroup> x_high: array<vec4<u32>, 64>;
-var<workgroup> x_facts: array<vec4<u32>, 64>;
+var<workgroup> x_low_rest: array<vec4<u32>, 64>;
+var<workgroup> x_high_rest: array<vec4<u32>, 64>;
+var<workgroup> x_facts: array<vec4<f32>, 64>;
 var<workgroup> w_low: array<vec4<u32>, 128>;
 var<workgroup> w_high: array<vec4<u32>, 128>;
 var<workgroup> w_scales: array<vec4<f32>, 128>;
@@ -25,13 +27,15 @@ fn multiply_tile(index: u32, thread: u32) {
       let x = load_x(min(row0 + thread - 128u, size_m() - 1u), block);
       x_low[thread - 128u] = x.low;
       x_high[thread - 128u] = x.high;
+      x_low_rest[thread - 128u] = x.low_rest;
+      x_high_rest[thread - 128u] = x.high_rest;
       x_facts[thread - 128u] = x.facts;
     }
     workgroupBarrier();
     var x: array<X, 4>;
     for (var i = 0u; i < 4u; i++) {
       let at = row + 16u * i;
-      x[i] = X(x_low[at], x_high[at], x_facts[at]);
+      x[i] = X(x_low[at], x_high[at], x_low_rest[at], x_high_rest[at], x_facts[at]);
     }
     for (var j = 0u; j < 8u; j++) {
       let at = column + 16u * j;
