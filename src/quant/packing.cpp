@@ -108,6 +108,7 @@ Packing::Packing(Type of, int64_t rows, int64_t columns, int64_t interleaved)
   if (c.bits == 0)
     fail(ErrorKind::invalid, "[quant] {} has no blocks to repack; multiply it as it is", traits(type).name);
   row_bytes(type, static_cast<uint64_t>(k));  // checks k
+  tile = c.bits < 6 ? 2048 : 1024;            // 16 rows are at most 22 KiB
   const int64_t padded = (n + kPackedRows - 1) / kPackedRows * kPackedRows;
   size = 0;
   const auto add = [&](int64_t elements, int64_t words) {

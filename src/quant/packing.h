@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,12 +22,16 @@
 ///   sixes           256, 4   the factor | 8 low nibbles of scales | 8 of minima | 8 upper 2 bits of each
 ///   nibbles, bytes  256, 5   the factor | 16 parts of 8 bits
 ///
-/// A section holds its units row by row. A CPU interleaves 16 rows, word by word, so that a vector holds the
-/// same elements of several rows. Rows are filled up with zeros to a multiple of 16. A section starts at a
-/// multiple of 4 words.
+/// A section holds its units row by row, and starts at a multiple of 4 words. Rows are filled up with zeros
+/// to a multiple of 16.
+///
+/// A CPU interleaves 16 rows, word by word, so that a vector holds the same elements of several rows. Four
+/// such groups are a panel: a tile of each, then the next tile of each. So a product reads its weights from
+/// one end to the other, and 16 rows of a tile leave room in the L1 cache for the part of x that the next 16
+/// meet.
 namespace weft::quant {
 
-inline constexpr int64_t kPackedRows = 16;
+inline constexpr int64_t kPackedRows = 16, kPanelGroups = 4;
 
 struct Section {
   int64_t start;            ///< words
@@ -42,15 +47,23 @@ class Packing {
 
   Type type;
   int64_t n, k, together;
+  int64_t tile;                 ///< elements, where rows are interleaved
   std::vector<Section> planes;  ///< bits of a plane = words of its units
   Section scales;
   int64_t size;  ///< words
 
   /// The first word of the unit that has an element; its next words are `together` apart.
   int64_t at(const Section& section, int64_t row, int64_t element) const {
-    return section.start +
-           (row / together * section.units + element / section.elements) * section.words * together +
-           row % together;
+    if (together == 1)
+      return section.start + (row * section.units + element / section.elements) * section.words;
+    const auto units = [&](int64_t elements) { return (elements + section.elements - 1) / section.elements; };
+    const int64_t group = row / kPackedRows, panel = group / kPanelGroups * kPanelGroups,
+                  groups = std::min(kPanelGroups, (n + kPackedRows - 1) / kPackedRows - panel),
+                  first = element / tile * tile;
+    const int64_t before = panel * section.units + groups * units(first) +
+                           (group - panel) * units(std::min(tile, k - first)) +
+                           (element - first) / section.elements;
+    return section.start + before * section.words * kPackedRows + row % kPackedRows;
   }
 };
 

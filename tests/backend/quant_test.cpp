@@ -177,7 +177,7 @@ TEST_SUITE("quantised") {
       hwy::GetChosenTarget().DeInit();
       CAPTURE(std::string(hwy::TargetName(targets & -targets)));
       for (const quant::Type type : block_types())
-        Product(type, 7, 35, some_elements(type)).check_on(Device());
+        for (const int64_t m : {1, 7}) Product(type, m, 35, some_elements(type)).check_on(Device());
     }
     hwy::SetSupportedTargetsForTest(0);
     hwy::GetChosenTarget().DeInit();
@@ -188,6 +188,15 @@ TEST_SUITE("quantised") {
       for (const quant::Type type : {quant::Type::q4_0, quant::Type::q6_k})
         Product(type, m, 16, 256).check_on(Device());
     Product(quant::Type::q8_0, 3, 1, 32).check_on(Device());
+  }
+
+  TEST_CASE("products of several tiles and panels") {
+    for (const int64_t m : {1, 3}) {
+      for (const quant::Type type : {quant::Type::q4_1, quant::Type::q8_0})
+        Product(type, m, 83, 2144).check_on(Device());
+      for (const quant::Type type : {quant::Type::q4_k, quant::Type::q6_k})
+        Product(type, m, 290, 3328).check_on(Device());
+    }
   }
 
   TEST_CASE("products with packed weights on every GPU") {

@@ -18,22 +18,27 @@ struct CodeFacts {
   int32_t sums[2];  // of the first and of the last 16 elements, in units of the scale
   int32_t sum;      // of all 32
 };
+inline constexpr int64_t kFactsWords = 4;
 
 /// y (m, n) = x w^T.
 struct QuantProduct {
   quant::Packing packing;  // of w
   const uint32_t* words;   // w
   const float* x;          // (m, k), or
-  const uint32_t* codes;   // (m, k / 32 * (bits + 4))
+  const uint32_t* codes;   // (m, k / 32 * (bits + kFactsWords))
   int64_t m;
   float* y;
 };
 
+/// Rows [16 begin, 16 end) of w times rows [row, row + rows) of x.
+using QuantTask = void (*)(const QuantProduct& product, int64_t begin, int64_t end, int64_t row,
+                           int64_t rows);
+struct QuantTasks {
+  QuantTask floats, codes_8, codes_16;  // by what x is
+};
+
 struct QuantTarget {
-  /// Rows [16 begin, 16 end) of w times rows [row, row + rows) of x.
-  using Task = void (*)(const QuantProduct& product, int64_t begin, int64_t end, int64_t row, int64_t rows);
-  Task (*floats)(const quant::Coding& coding);
-  Task (*codes)(const quant::Coding& coding, int64_t bits);
+  QuantTasks (*tasks)(const quant::Coding& coding);
   /// A row of x to codes of so many bits and facts.
   void (*encode)(const float* x, int64_t k, int64_t bits, uint32_t* to);
 };

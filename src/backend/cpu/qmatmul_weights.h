@@ -1,0 +1,292 @@
+// Packed weights (quant/packing.h) as vectors: their codes as bytes, their scales as floats. qmatmul.cpp
+// includes this once for each instruction set, in its namespace.
+
+#if defined(WEFT_CPU_QMATMUL_WEIGHTS_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEFT_CPU_QMATMUL_WEIGHTS_H
+#undef WEFT_CPU_QMATMUL_WEIGHTS_H
+#else
+#define WEFT_CPU_QMATMUL_WEIGHTS_H
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "backend/cpu/qmatmul.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using quant::kPackedRows;
+using quant::Scales;
+
+using Floats = hn::CappedTag<float, kPackedRows>;
+using Words = hn::RebindToUnsigned<Floats>;
+using Ints = hn::RebindToSigned<Floats>;
+#if HWY_TARGET != HWY_SCALAR
+using Bytes = hn::Repartition<uint8_t, Words>;
+#endif
+using FloatVector = hn::Vec<Floats>;
+using WordVector = hn::Vec<Words>;
+using IntVector = hn::Vec<Ints>;
+
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
+constexpr int64_t kSpan = 256;  // elements: every unit of scales ends with one
+
+// ---- codes
+
+/// A word of a plane, moved so that the bits of elements 4 kWord ... + 3 are in its bytes from bit kLow on,
+/// among others.
+template <uint32_t kBits, uint32_t kLow, uint32_t kWord>
+HWY_INLINE WordVector plane_word(const uint32_t* unit) {
+  constexpr int kRight = static_cast<int>(kWord * kBits % 8) - static_cast<int>(kLow);
+  const WordVector word = hn::LoadU(Words(), unit + kWord * kBits / 8 * kPackedRows);
+  if constexpr (kRight > 0)
+    return hn::ShiftRight<kRight>(word);
+  else if constexpr (kRight < 0)
+    return hn::ShiftLeft<-kRight>(word);
+  else
+    return word;
+}
+
+/// `bits` bits of every byte, from bit `low` on.
+HWY_INLINE WordVector byte_mask(uint32_t bits, uint32_t low) {
+  return hn::Set(Words(), (((1u << bits) - 1) << low) * 0x01010101u);
+}
+
+/// Where the codes of 32 elements are.
+struct Units {
+  const uint32_t *low, *high;  // of the first and the last plane
+};
+
+template <uint32_t kBits>
+constexpr uint32_t kLowBits = kBits == 3                 ? 2
+                              : kBits == 5 || kBits == 6 ? 4
+                                                         : kBits;  // of the first plane
+
+/// Codes of elements 4 kWord ... + 3.
+template <uint32_t kBits, uint32_t kWord>
+HWY_INLINE WordVector code_bytes(const Units& units) {
+  constexpr uint32_t kLow = kLowBits<kBits>, kHigh = kBits - kLow;
+  const WordVector low = plane_word<kLow, 0, kWord>(units.low);
+  if constexpr (kHigh > 0)
+    return hn::OrAnd(hn::And(plane_word<kHigh, kLow, kWord>(units.high), byte_mask(kHigh, kLow)), low,
+                     byte_mask(kLow, 0));
+  else
+    return kBits == 8 ? low : hn::And(low, byte_mask(kLow, 0));
+}
+
+/// The levels of the codes where a table has them.
+template <bool kTable>
+HWY_INLINE WordVector levels(WordVector codes, const uint8_t* table) {
+  if constexpr (!kTable) {
+    return codes;
+  } else {
+#if HWY_TARGET == HWY_SCALAR
+    uint32_t word = 0;
+    for (int shift = 0; shift < 32; shift += 8) word |= uint32_t{table[codes.raw >> shift & 255]} << shift;
+    return WordVector(word);
+#else
+    const Bytes d;
+    return hn::BitCast(Words(), hn::TableLookupBytes(hn::LoadDup128(d, table), hn::BitCast(d, codes)));
+#endif
+  }
+}
+
+// ---- scales
+
+/// f16 in the low half of each word, whose upper half is 0.
+HWY_INLINE FloatVector from_half(WordVector bits) {
+#if HWY_TARGET == HWY_AVX3_DL
+  return FloatVector{_mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits.raw))};
+#else
+  const Words d;
+  const Floats f;
+  const WordVector rest = hn::And(bits, hn::Set(d, 0x7fffu));
+  const WordVector sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d, 0x8000u)));
+  // The multiplication moves the exponent and makes subnormals normal; exact.
+  const FloatVector finite = hn::Mul(hn::BitCast(f, hn::ShiftLeft<13>(rest)), hn::Set(f, 0x1p112f));
+  const auto special = hn::Gt(hn::BitCast(Ints(), rest), hn::Set(Ints(), 0x7bff));
+  const WordVector exponent = hn::IfThenElseZero(hn::RebindMask(d, special), hn::Set(d, 0x7f800000u));
+  return hn::BitCast(f, hn::Or(hn::Or(hn::BitCast(d, finite), exponent), sign));
+#endif
+}
+
+HWY_INLINE FloatVector to_float(WordVector small) {
+  return hn::ConvertTo(Floats(), hn::BitCast(Ints(), small));
+}
+
+struct GroupScale {
+  FloatVector scale, min;  // min is undefined where the type has none
+};
+
+/// Of 32 elements.
+template <Scales kScales>
+struct BlockScales {
+  static constexpr int kGroups = 32 / static_cast<int>(quant::group_elements(kScales));
+  GroupScale groups[kGroups];
+};
+
+/// The scales of up to kSpan elements of as many rows as a vector has lanes, block by block. They are taken
+/// apart where they are used and stay in registers.
+template <Scales kScales>
+class SpanScales {
+ public:
+  /// `at`: the first row's word of the span's first unit.
+  HWY_INLINE explicit SpanScales(const uint32_t* at) : at_(at) {
+    if constexpr (kScales == Scales::bytes) {
+      factor_ = hn::BitCast(Floats(), take_word());
+    } else if constexpr (kScales == Scales::sixes || kScales == Scales::nibbles) {
+      const WordVector factors = take_word();
+      factor_ = from_half(low_half(factors));
+      min_factor_ = hn::Neg(from_half(hn::ShiftRight<16>(factors)));
+    }
+    if constexpr (kScales == Scales::sixes) {
+      const WordVector scales = take_word(), minima = take_word(), high = take_word();
+      scales_ = six(scales, high);
+      minima_ = six(minima, hn::ShiftRight<16>(high));
+      next_scales_ = six(hn::ShiftRight<4>(scales), hn::ShiftRight<2>(high));
+      next_minima_ = six(hn::ShiftRight<4>(minima), hn::ShiftRight<18>(high));
+    }
+  }
+
+  /// Of the next 32 elements.
+  HWY_INLINE BlockScales<kScales> take() {
+    const Floats f;
+    if constexpr (kScales == Scales::half) {
+      return {{{from_half(take_half()), FloatVector()}}};
+    } else if constexpr (kScales == Scales::bfloat) {
+      return {{{hn::BitCast(f, hn::ShiftLeft<16>(take_half())), FloatVector()}}};
+    } else if constexpr (kScales == Scales::halves) {
+      const WordVector both = take_word();
+      return {{{from_half(low_half(both)), from_half(hn::ShiftRight<16>(both))}}};
+    } else if constexpr (kScales == Scales::parts) {
+      const WordVector both = take_word();
+      return {
+          {{from_half(low_half(both)), FloatVector()}, {from_half(hn::ShiftRight<16>(both)), FloatVector()}}};
+    } else if constexpr (kScales == Scales::sixes) {
+      const GroupScale group = scaled(scales_, minima_, 255u);
+      const WordVector scales = hn::ShiftRight<8>(scales_), minima = hn::ShiftRight<8>(minima_);
+      scales_ = next_scales_;
+      minima_ = next_minima_;
+      next_scales_ = scales;
+      next_minima_ = minima;
+      return {{group}};
+    } else if constexpr (kScales == Scales::nibbles) {
+      const WordVector two = take_half();
+      return {{scaled(two, hn::ShiftRight<4>(two), 15u),
+               scaled(hn::ShiftRight<8>(two), hn::ShiftRight<12>(two), 15u)}};
+    } else {
+      const IntVector two = hn::BitCast(Ints(), take_half());
+      const auto scaled_byte = [&](IntVector upper) HWY_ATTR {
+        return GroupScale{hn::Mul(factor_, hn::ConvertTo(f, hn::ShiftRight<24>(upper))), FloatVector()};
+      };
+      return {{scaled_byte(hn::ShiftLeft<24>(two)), scaled_byte(hn::ShiftLeft<16>(two))}};
+    }
+  }
+
+ private:
+  HWY_INLINE WordVector take_word() {
+    const WordVector word = hn::LoadU(Words(), at_);
+    at_ += kPackedRows;
+    return word;
+  }
+  /// The low half of a word, the next time the other one.
+  HWY_INLINE WordVector take_half() {
+    const WordVector half = low_half(hn::ShiftRightSame(hn::LoadU(Words(), at_), taken_bits_));
+    at_ += taken_bits_;  // 0, or the 16 rows of a word that is done
+    taken_bits_ ^= 16;
+    return half;
+  }
+  static HWY_INLINE WordVector low_half(WordVector word) { return hn::And(word, hn::Set(Words(), 0xffffu)); }
+  /// Every second nibble, and above it two bits of those that lie 4 bits apart.
+  static HWY_INLINE WordVector six(WordVector low, WordVector high) {
+    const Words d;
+    high = hn::And(high, hn::Set(d, 0x3333u));
+    high = hn::And(hn::Or(high, hn::ShiftLeft<8>(high)), hn::Set(d, 0x00330033u));
+    high = hn::And(hn::Or(high, hn::ShiftLeft<4>(high)), hn::Set(d, 0x03030303u));
+    return hn::OrAnd(hn::ShiftLeft<4>(high), low, hn::Set(d, 0x0f0f0f0fu));
+  }
+  HWY_INLINE GroupScale scaled(WordVector scale, WordVector min, uint32_t mask) const {
+    const WordVector bits = hn::Set(Words(), mask);
+    return {hn::Mul(factor_, to_float(hn::And(scale, bits))),
+            hn::Mul(min_factor_, to_float(hn::And(min, bits)))};
+  }
+
+  const uint32_t* at_;
+  int taken_bits_ = 0;  // of the word at at_
+  FloatVector factor_, min_factor_;
+  // Of sixes: in the lowest byte those of the block to take and of the one after it, above them of every
+  // second block.
+  WordVector scales_, minima_, next_scales_, next_minima_;
+};
+
+// ---- blocks
+
+/// The blocks of a product's weights.
+template <uint32_t kBits, Scales kScales>
+class Blocks {
+ public:
+  explicit Blocks(const QuantProduct& p)
+      : words_(p.words),
+        packing_(p.packing),
+        span_words_(kSpan / p.packing.scales.elements * p.packing.scales.words * kPackedRows) {}
+
+  /// visit(block, lane, units, scales) for each 32 elements of a tile of a group of rows, rows lane ... +
+  /// kLanes - 1 of it.
+  ///
+  /// Scales are fetched ahead: a processor follows the codes by itself, but not a second stream of few lines.
+  /// Without that Q4_0 came from memory at 57 instead of 74 GB/s; further ahead, or for codes, it is slower.
+  template <typename Visit>
+  HWY_INLINE void visit_tile(int64_t group, int64_t first, const Visit& visit) const {
+    const auto section = [&](const quant::Section& of) {
+      return words_ + packing_.at(of, group * kPackedRows, first);
+    };
+    Units units{section(packing_.planes.front()), section(packing_.planes.back())};
+    const uint32_t* scales_at = section(packing_.scales);
+    const int64_t end = std::min(first + packing_.tile, packing_.k) / 32;
+    for (int64_t block = first / 32; block < end; scales_at += span_words_) {
+      for (int64_t word = 0; word < span_words_; word += kPackedRows)
+        hwy::Prefetch(scales_at + kFetchAhead + word);
+      const int64_t blocks = std::min(kSpan / 32, end - block);
+      for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
+        Units at{units.low + lane, units.high + lane};
+        SpanScales<kScales> scales(scales_at + lane);
+        for (int64_t i = 0; i < blocks; ++i, at.low += kLowWords, at.high += kHighWords)
+          visit(block + i, lane, at, scales.take());
+      }
+      block += blocks;
+      units.low += blocks * kLowWords;
+      units.high += blocks * kHighWords;
+    }
+  }
+
+ private:
+  // Of a block.
+  static constexpr int64_t kLowWords = kLowBits<kBits> * kPackedRows,
+                           kHighWords =
+                               (kLowBits<kBits> == kBits ? kBits : kBits - kLowBits<kBits>)*kPackedRows;
+
+  static constexpr int64_t kFetchAhead = 4 * kPackedRows;  // words: 4 lines
+
+  const uint32_t* words_;
+  const quant::Packing& packing_;
+  int64_t span_words_;  // of scales
+};
+
+/// A table of levels for TableLookupBytes.
+struct Table {
+  explicit Table(const quant::Coding& coding) {
+    for (size_t i = 0; i < coding.table.size(); ++i) bytes[i] = static_cast<uint8_t>(coding.table[i]);
+  }
+  HWY_ALIGN uint8_t bytes[16] = {};
+};
+
+}  // namespace
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
