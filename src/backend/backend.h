@@ -130,6 +130,10 @@ class Backend {
   virtual bool has_kernel(std::string_view) const { return true; }
   /// Rows up to which a product's kernel can go on with the steps behind it (Step::after); 0: it cannot.
   virtual int64_t joined_rows() const { return 0; }
+  /// Columns that such a kernel has at hand in one place, at least.
+  virtual int64_t least_tile() const { return 8; }
+  /// Whether products with codes of activations are faster than those with floats.
+  virtual bool prefers_codes() const { return true; }
   /// Storages that one kernel can use.
   virtual int64_t most_storages() const { return 8; }
   /// Bytes of a storage that one kernel can read.

@@ -122,7 +122,7 @@ Array Pass::times(const Array& given, const Matrix& m, int64_t bits) {
     y = call("matmul_batched", {rows, transpose(m.data, 0, 1)});
   } else {
     Attrs attrs{{"type", std::string(quant::traits(m.type).name)}, {"n", m.n}, {"k", m.k}};
-    if (state_.exact) {
+    if (state_.exact || !x.device().backend().prefers_codes()) {
       y = call("qmatmul_packed", {rows, m.data}, attrs);
     } else {
       Codes& of_x = codes_[{x.node().get(), bits}];

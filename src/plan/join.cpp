@@ -36,7 +36,7 @@ std::vector<int64_t> widths_of(const Plan::Step& step, const Backend& backend) {
   if (is_attention) return {out.back() / (step.inputs[1].layout.shape[1] / step.inputs[0].layout.shape[2])};
   std::vector<int64_t> widths;
   for (int64_t width : kWidths)
-    if (out.back() % width == 0) widths.push_back(width);
+    if (out.back() % width == 0 && width >= backend.least_tile()) widths.push_back(width);
   return widths;
 }
 

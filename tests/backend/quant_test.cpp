@@ -202,9 +202,16 @@ TEST_SUITE("quantised") {
   TEST_CASE("products with packed weights on every GPU") {
     using enum quant::Type;  // one or two scales for 32 elements, minima or offsets, a table
     test::on_every_gpu([](const test::TestGpu& gpu) {
-      const Device device(std::make_shared<WebgpuBackend>(gpu.open()));
-      for (const quant::Type type : {q2_k, q4_k, q5_0, q6_k, iq2_xs})
-        Product(type, 2, 19, some_elements(type)).check_on(device);
+      gpu::Features features = gpu.features;
+      const auto check = [&](bool software, std::initializer_list<quant::Type> types) {
+        const Device device(
+            std::make_shared<WebgpuBackend>(gpu::Device::create(gpu.adapter, features, {}), software));
+        for (const quant::Type type : types) Product(type, 2, 19, some_elements(type)).check_on(device);
+      };
+      check(false, {q2_k, q5_0, q6_k, iq2_xs});
+      check(true, {q2_k, q4_k, q5_0, q6_k, iq2_xs});  // four rows for each lane of a subgroup
+      features.subgroups = false;
+      check(true, {q4_1});
     });
   }
 
@@ -234,7 +241,7 @@ TEST_SUITE("quantised") {
   TEST_CASE("every form of a product on a GPU") {
     using webgpu::QuantForm;
     test::on_every_gpu([](const test::TestGpu& gpu) {
-      auto backend = std::make_shared<WebgpuBackend>(gpu.open());
+      auto backend = std::make_shared<WebgpuBackend>(gpu.open(), /*software=*/false);
       const Device device(backend);
       const QuantForm tiles{.tiles = true, .threads = 256}, memory{.threads = 64, .lanes = 16, .rows = 2},
           shuffles{.threads = 64, .lanes = 4, .vectors = 2, .subgroups = true};

@@ -221,7 +221,7 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
   declare_tiles(builder, product, rows, 0);
   builder.code += "fn store(at: u32, x: f32) { tile0[at_tile0(at)] = bitcast<u32>(x); }\n";
   builder.code += total_function(form);
-  builder.code += embedded::webgpu_kernels("qmatmul_vectors");
+  builder.code += vectors_text(form);
   const TileSteps steps(builder, product, rows, form.threads);
   body += "  const row = 0u;\n" + steps.before();
   body += fmt::format(

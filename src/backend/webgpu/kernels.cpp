@@ -78,7 +78,7 @@ void record(Context& context, const Step& step) {
     if (operand.storage) check_operand(step.kernel, operand);
   for (const Operand& operand : step.outputs) check_operand(step.kernel, operand);
   if (!step.program || step.kernel == "elementwise" || step.kernel == "rows" ||
-      (step.kernel == "matmul_batched" && takes_epilogue(step)) || takes_epilogue(context.device, step))
+      (step.kernel == "matmul_batched" && takes_epilogue(step)) || takes_epilogue(context, step))
     return found->second(context, step);
 
   // The kernel, then its epilogue on what it made.

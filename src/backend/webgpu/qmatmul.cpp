@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/webgpu/interleaved.h"
 #include "backend/webgpu/join.h"
 #include "backend/webgpu/matmul.h"
 #include "backend/webgpu/webgpu_backend.h"
@@ -39,24 +40,20 @@ std::string codes_of(uint32_t bits) {
 /// lut(byte): levels of the low and of the high nibble, the second in the upper half of the word.
 std::string table_functions(Builder& builder, const quant::Coding& coding, bool shared) {
   if (coding.table.empty()) return "fn lut(byte: u32) -> u32 { return 0u; }\n";
-  std::string words;  // of 4 levels: numbers, so that types share a kernel
-  for (size_t i = 0; i < 16; i += 4) {
-    uint32_t word = 0;
-    for (size_t c = 0; c < 4; ++c)
-      word |= static_cast<uint32_t>(static_cast<uint8_t>(coding.table[(i + c) % coding.table.size()]))
-              << 8 * c;
-    words += (i > 0 ? ", " : "") + builder.number(word);
-  }
   const std::string text = fmt::format(
       "fn table(code: u32) -> u32 {{ return (vec4<u32>({})[code / 4u] >> (code % 4u * 8u)) & 255u; }}\n"
       "fn pair_of(byte: u32) -> u32 {{ return table(byte & 15u) | (table(byte >> 4u) << 16u); }}\n",
-      words);
+      table_words(builder, coding));
   if (!shared) return text + "fn lut(byte: u32) -> u32 { return pair_of(byte); }\n";
   return text + "var<workgroup> pairs: array<u32, 256>;\nfn lut(byte: u32) -> u32 { return pairs[byte]; }\n";
 }
 
-/// Through all of the weights in f32. On software adapters, which exist for tests: to compile a product of
-/// each type would take them half a second.
+/// Whether a product is better off with all of the weights in f32: products of many floats do without
+/// barriers.
+bool pays_dequantized(const Context& context, const Step& step, int64_t m) {
+  return context.software && step.kernel == "qmatmul_packed" && m > kMostVectors;
+}
+
 void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t n, int64_t k) {
   if (m * n == 0) return;
   const auto operand = [](StoragePtr storage, const Layout& layout) {
@@ -134,6 +131,10 @@ std::string constants_of(const QuantForm& form) {
                      form.threads, form.lanes, form.rows, form.vectors);
 }
 
+std::string_view vectors_text(const QuantForm& form) {
+  return embedded::webgpu_kernels(form.interleaved ? "qmatmul_lanes" : "qmatmul_vectors");
+}
+
 std::string total_function(const QuantForm& form) {
   std::string text = "fn total(x: f32, thread: u32) -> f32 {\n";
   if (form.lanes == 1) return text + "  return x;\n}\n";
@@ -162,10 +163,21 @@ Operand without_gaps(Context& context, const Operand& operand, int64_t align) {
   return copied;
 }
 
-void declare_packed(Context& context, Builder& builder, const Operand& packed, const quant::Packing& packing,
-                    bool shared) {
+std::string table_words(Builder& builder, const quant::Coding& coding) {
+  std::string words;
+  for (size_t i = 0; i < 16; i += 4) {
+    uint32_t word = 0;
+    for (size_t c = 0; c < 4 && !coding.table.empty(); ++c)
+      word |= static_cast<uint32_t>(static_cast<uint8_t>(coding.table[(i + c) % coding.table.size()]))
+              << 8 * c;
+    words += (i > 0 ? ", " : "") + builder.number(word);
+  }
+  return words;
+}
+
+void declare_sections(Context& context, Builder& builder, const Operand& packed,
+                      const quant::Packing& packing) {
   const Operand words = without_gaps(context, packed, 4);
-  const quant::Coding& coding = quant::coding(packing.type);
   const std::string all = builder.read(buffer_of(words), 4);
   const std::string start = builder.number(words.layout.offset / 4);
   builder.code += fmt::format(
@@ -177,12 +189,18 @@ void declare_packed(Context& context, Builder& builder, const Operand& packed, c
   builder.code += number_function("last_plane", builder.number(packing.planes.back().start));
   builder.code += number_function("scales_start", builder.number(packing.scales.start));
   builder.code += number_function("scales_units", builder.number(packing.scales.units));
-  builder.code +=
-      fmt::format("fn offset() -> i32 {{ return bitcast<i32>({}); }}\n", builder.number(coding.offset));
+  builder.code += fmt::format("fn offset() -> i32 {{ return bitcast<i32>({}); }}\n",
+                              builder.number(quant::coding(packing.type).offset));
   builder.code += fmt::format("fn halves(word: u32) -> vec2<f32> {{ return {}; }}\n",
                               context.device.features().unpack_f16
                                   ? "unpack2x16float(word)"
                                   : "vec2<f32>(weft_from_f16(word & 0xffffu), weft_from_f16(word >> 16u))");
+}
+
+void declare_packed(Context& context, Builder& builder, const Operand& packed, const quant::Packing& packing,
+                    bool shared) {
+  const quant::Coding& coding = quant::coding(packing.type);
+  declare_sections(context, builder, packed, packing);
   builder.code += table_functions(builder, coding, shared);
   builder.code += embedded::webgpu_kernels("qmatmul");
   const std::string codes = codes_of(coding.bits);
@@ -211,10 +229,17 @@ QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k)
   return form;
 }
 
+QuantForm lanes_form(const gpu::Features& features) {
+  return {.threads = features.subgroups ? features.subgroup_min : 8,
+          .rows = 4,
+          .barriers = false,
+          .interleaved = true};
+}
+
 void multiply_packed(Context& context, const Step& step, const QuantForm& form) {
   const bool codes = step.kernel == "qmatmul_codes";
   const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), step.attrs->integer("n"),
-                               step.attrs->integer("k"), 1);
+                               step.attrs->integer("k"), form.interleaved ? quant::kPackedRows : 1);
   const Operand& out = step.outputs[0];
   const int64_t count = element_count(out.layout.shape);
   if (count == 0) return;
@@ -231,12 +256,20 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
                   quant::has_minimum(coding.scales) || coding.offset != 0);
   builder.code += number_function("size_m", builder.number(m));
   builder.code += number_function("size_n", builder.number(packing.n));
-  declare_packed(context, builder, step.inputs[1], packing, form.barriers);
+  if (form.interleaved)
+    declare_interleaved(context, builder, step.inputs[1], packing);
+  else
+    declare_packed(context, builder, step.inputs[1], packing, form.barriers);
   builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}[i + {}]); }}\n",
                               codes ? "vec4<u32>" : "vec4<f32>", codes ? "" : "bitcast<vec4<f32>>",
                               builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
   if (codes) builder.code += codes_constants(step.attrs->integer("bits"));
-  builder.code += embedded::webgpu_kernels(codes ? "qmatmul_x_codes" : "qmatmul_x");
+  if (!form.interleaved)
+    builder.code += embedded::webgpu_kernels(codes ? "qmatmul_x_codes" : "qmatmul_x");
+  else if (codes)
+    builder.code += embedded::webgpu_kernels("qmatmul_lanes_codes");
+  else
+    builder.code += "fn x_at(i: u32) -> vec4<f32> { return x4(i); }\n";
   std::string body;
   if (!coding.table.empty() && form.barriers)
     body = fmt::format(
@@ -254,25 +287,27 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
                    static_cast<int>(form.threads), body + "  multiply_tile(index, thread);\n");
   } else {
     builder.code += total_function(form);
-    builder.code += embedded::webgpu_kernels("qmatmul_vectors");
+    builder.code += vectors_text(form);
     builder.groups(context,
                    pieces(m, form.vectors) * pieces(packing.n, form.threads / form.lanes * form.rows),
                    static_cast<int>(form.threads), body + "  multiply_vectors(index, thread);\n");
   }
 }
 
-bool takes_epilogue(const gpu::Device& device, const Step& step) {
+bool takes_epilogue(const Context& context, const Step& step) {
   if (step.kernel != "qmatmul_codes" && step.kernel != "qmatmul_packed") return false;
-  const bool through_matmul = step.kernel == "qmatmul_packed" && device.type() == gpu::AdapterType::cpu;
+  const int64_t n = step.attrs->integer("n");
+  const bool through_matmul =
+      n > 0 && pays_dequantized(context, step, element_count(step.outputs[0].layout.shape) / n);
   return !through_matmul && step.outputs[0].dtype == DType::f32 && takes_epilogue(step);
 }
 
 void qmatmul(Context& context, const Step& step) {
   const int64_t n = step.attrs->integer("n"), k = step.attrs->integer("k");
   const int64_t m = n > 0 ? element_count(step.outputs[0].layout.shape) / n : 0;
-  if (step.kernel == "qmatmul_packed" && context.device.type() == gpu::AdapterType::cpu && step.tiles.empty())
-    return multiply_dequantized(context, step, m, n, k);
+  if (pays_dequantized(context, step, m)) return multiply_dequantized(context, step, m, n, k);
   if (pays_as_halves(context, step, m, n, k)) return multiply_halves(context, step, m, n, k);
+  if (context.software) return multiply_packed(context, step, lanes_form(context.device.features()));
   QuantForm form = quant_form(context.device, m, n, k);
   if (!step.tiles.empty()) form = joined_form(context.device, form, m, step.tiles[0]);
   multiply_packed(context, step, form);

@@ -11,20 +11,25 @@ Operand without_gaps(Context& context, const Operand& operand, int64_t align);
 
 /// What a dispatch of a product does.
 struct QuantForm {
-  bool tiles = false;      ///< qmatmul_tiles*.wgsl, else qmatmul_vectors.wgsl with
-  int64_t threads = 1;     ///< in a workgroup
-  int64_t lanes = 1;       ///< threads that share rows of weights
-  int64_t rows = 1;        ///< of weights for each thread
-  int64_t vectors = 1;     ///< rows of x
-  bool subgroups = false;  ///< sum over lanes with shuffles, else through the workgroup's memory
-  bool barriers = true;    ///< false: nothing is kept in the workgroup's memory
+  bool tiles = false;        ///< qmatmul_tiles*.wgsl, else qmatmul_vectors.wgsl with
+  int64_t threads = 1;       ///< in a workgroup
+  int64_t lanes = 1;         ///< threads that share rows of weights
+  int64_t rows = 1;          ///< of weights for each thread
+  int64_t vectors = 1;       ///< rows of x
+  bool subgroups = false;    ///< sum over lanes with shuffles, else through the workgroup's memory
+  bool barriers = true;      ///< false: nothing is kept in the workgroup's memory
+  bool interleaved = false;  ///< qmatmul_lanes.wgsl, with rows of weights that are
 };
 QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k);
+/// On software adapters: each lane of a subgroup takes four rows of weights.
+QuantForm lanes_form(const gpu::Features& features);
 
 /// RESTS and FACTS of codes of activations.
 std::string codes_constants(int64_t bits);
 /// THREADS, LANES, ROWS and VECTORS of a form.
 std::string constants_of(const QuantForm& form);
+/// The text that has multiply_vectors.
+std::string_view vectors_text(const QuantForm& form);
 /// total(x, thread): the sum over `lanes` neighbours, for the first of them.
 std::string total_function(const QuantForm& form);
 
@@ -32,12 +37,19 @@ std::string total_function(const QuantForm& form);
 void multiply_packed(Context& context, const Step& step, const QuantForm& form);
 
 /// Whether it is a product with packed weights, and its program can run where elements are stored.
-bool takes_epilogue(const gpu::Device& device, const Step& step);
+bool takes_epilogue(const Context& context, const Step& step);
 
 /// Codes and scales of a row as WGSL functions: `levels(row, block)`, `scales(row, block)`, `blocks()`,
 /// `offset()`. `shared`: tables are in the workgroup's memory, where main puts pair_of(i) into pairs[i].
 void declare_packed(Context& context, Builder& builder, const Operand& packed, const quant::Packing& packing,
                     bool shared);
+
+/// What the functions that read packed weights go by: packed4, packed, blocks, the starts of sections,
+/// offset, halves.
+void declare_sections(Context& context, Builder& builder, const Operand& packed,
+                      const quant::Packing& packing);
+/// The levels of a table, four in a word: numbers, so that types share a kernel.
+std::string table_words(Builder& builder, const quant::Coding& coding);
 
 /// With all values times a factor.
 void dequantize_packed(Context& context, const Step& step, float factor);

@@ -1,6 +1,7 @@
 // Weights in ggml's blocks.
 #include <fmt/format.h>
 
+#include "backend/webgpu/interleaved.h"
 #include "backend/webgpu/qmatmul.h"
 #include "base/error.h"
 #include "quant/grids.h"
@@ -181,7 +182,8 @@ void repack(Context& context, const Step& step) {
   const quant::Type type = quant::type_from_name(step.attrs->text("type"));
   const quant::Traits& block = quant::traits(type);
   const quant::Coding& coding = quant::coding(type);
-  const quant::Packing packing(type, w.layout.shape[0], step.attrs->integer("k"), 1);
+  const int64_t together = packed_together(context);
+  const quant::Packing packing(type, w.layout.shape[0], step.attrs->integer("k"), together);
   if (packing.size == 0) return;
   Builder builder("repack");
   declare_blocks(context, builder, without_gaps(context, w, 1), type);
@@ -198,10 +200,10 @@ void repack(Context& context, const Step& step) {
   const auto section = [&](const quant::Section& s, const std::string& text) {
     const std::string start = builder.number(s.start), units = builder.number(s.units);
     builder.code += fmt::format(
-        "  if (i >= {0}) {{\n    let at = i - {0};\n    let word = at % {2}u;\n    let unit = at / {2}u % "
-        "{1};\n"
-        "    let row = at / {2}u / {1};\n    if (row < {3}) {{\n{4}    }}\n    return result;\n  }}\n",
-        start, units, s.words, builder.number(packing.n), text);
+        "  if (i >= {0}) {{\n    let at = (i - {0}) / {5}u;\n    let word = at % {2}u;\n"
+        "    let unit = at / {2}u % {1};\n    let row = at / {2}u / {1} * {5}u + (i - {0}) % {5}u;\n"
+        "    if (row < {3}) {{\n{4}    }}\n    return result;\n  }}\n",
+        start, units, s.words, builder.number(packing.n), text, together);
   };
   section(packing.scales, scales_word(builder, coding.scales));
   uint32_t low = coding.bits;
@@ -220,11 +222,14 @@ void dequantize_packed(Context& context, const Step& step) {
 
 void dequantize_packed(Context& context, const Step& step, float factor) {
   const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), step.attrs->integer("n"),
-                               step.attrs->integer("k"), 1);
+                               step.attrs->integer("k"), packed_together(context));
   if (element_count(step.outputs[0].layout.shape) == 0) return;
   const Operand& out = step.outputs[0];
   Builder builder("dequantize_packed");
-  declare_packed(context, builder, step.inputs[0], packing, false);
+  if (context.software)
+    declare_interleaved(context, builder, step.inputs[0], packing);
+  else
+    declare_packed(context, builder, step.inputs[0], packing, false);
   builder.code += fmt::format("fn size_n() -> u32 {{ return {}; }}\n", builder.number(packing.n));
   builder.code += "fn store8(at: u32, plain_low: vec4<f32>, plain_high: vec4<f32>) {\n";
   const std::string times = factor == 1 ? "" : " * " + builder.real(factor);
@@ -240,8 +245,10 @@ void dequantize_packed(Context& context, const Step& step, float factor) {
         "halves_of(high.zw));\n}}\n"
         "fn halves_of(x: vec2<f32>) -> u32 {{ return weft_to_f16(x.x) | (weft_to_f16(x.y) << 16u); }}\n",
         to);
-  builder.code += embedded::webgpu_kernels("dequantize_packed");
-  builder.groups(context, (packing.n * packing.k / 8 + 255) / 256, 256,
+  // Four rows at a time where they are interleaved.
+  const int64_t rows = context.software ? (packing.n + 3) / 4 : packing.n;
+  builder.code += embedded::webgpu_kernels(context.software ? "dequantize_interleaved" : "dequantize_packed");
+  builder.groups(context, (rows * packing.k / 8 + 255) / 256, 256,
                  "  dequantize_eight(index * 256u + thread);\n");
 }
 

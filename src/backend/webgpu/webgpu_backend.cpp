@@ -1,6 +1,6 @@
 #include "backend/webgpu/webgpu_backend.h"
 
-#include "backend/webgpu/builder.h"
+#include "backend/webgpu/qmatmul.h"
 #include "backend/webgpu/tape.h"
 #include "base/error.h"
 
@@ -128,6 +128,11 @@ void WebgpuBackend::measure(const webgpu::Tape& tape, std::span<const gpu::Buffe
 MemoryUse WebgpuBackend::memory() const {
   const gpu::Counters counters = device_.counters();
   return {.active = counters.bytes_active, .peak = counters.bytes_peak, .cached = counters.bytes_cached};
+}
+
+int64_t WebgpuBackend::least_tile() const {
+  const webgpu::QuantForm lanes = webgpu::lanes_form(device_.features());
+  return software_ ? lanes.threads * lanes.rows : Backend::least_tile();
 }
 
 bool WebgpuBackend::has_kernel(std::string_view op) const {

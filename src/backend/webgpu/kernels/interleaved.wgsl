@@ -1,0 +1,120 @@
+// Packed weights whose rows are interleaved (src/quant/packing.h), four of them at a time: a vector has the same word of each.
+// Written around this by interleaved.cpp: packed4(i), four words; blocks(), the units of 32 elements in a row; the starts of
+// sections; table(i), four levels; FIRST and LAST, the bits of the planes; offset(), halves(word).
+const TOGETHER = 16u;
+
+// Scales and minima of elements 0 to 15, then of 16 to 31.
+struct Scales {
+  low: vec4<f32>,
+  low_minimum: vec4<f32>,
+  high: vec4<f32>,
+  high_minimum: vec4<f32>,
+}
+
+// Word `word` of a unit of so many words.
+fn four_rows(start: u32, units: u32, words: u32, row: u32, unit: u32, word: u32) -> vec4<u32> {
+  return packed4((start + ((row / TOGETHER * units + unit) * words + word) * TOGETHER + row % TOGETHER) / 4u);
+}
+
+// ---- Codes. Those of elements 4 j to 4 j + 3 of a block are in word j FIRST / 8 of the first plane and j LAST / 8 of the
+// last.
+fn first_word(row: u32, block: u32, word: u32) -> vec4<u32> {
+  return four_rows(first_plane(), blocks(), FIRST, row, block, word);
+}
+fn last_word(row: u32, block: u32, word: u32) -> vec4<u32> {
+  return four_rows(last_plane(), blocks(), LAST, row, block, word);
+}
+// A byte for each of them.
+fn code_bytes(first: vec4<u32>, last: vec4<u32>, j: u32) -> vec4<u32> {
+  var bytes = (first >> vec4<u32>(j * FIRST % 8u)) & vec4<u32>(FIRST_MASK);
+  #if LAST
+  bytes |= ((last >> vec4<u32>(j * LAST % 8u)) & vec4<u32>(LAST_MASK)) << vec4<u32>(FIRST);
+  #endif
+  return bytes;
+}
+// The level of byte c, times 1 / BYTE_FACTORS[c]: bytes need not be moved to the lower end of a word.
+#if TABLE
+const BYTE_FACTORS = vec4<f32>(1.0);
+fn level(bytes: vec4<u32>, c: u32) -> vec4<f32> {
+  let code = (bytes >> vec4<u32>(8u * c)) & vec4<u32>(15u);
+  let lower = select(vec4<u32>(table(0u)), vec4<u32>(table(1u)), (code & vec4<u32>(4u)) != vec4<u32>(0u));
+  let upper = select(vec4<u32>(table(2u)), vec4<u32>(table(3u)), (code & vec4<u32>(4u)) != vec4<u32>(0u));
+  let four = select(lower, upper, code >= vec4<u32>(8u));
+  return vec4<f32>(bitcast<vec4<i32>>(four << (vec4<u32>(24u) - (code & vec4<u32>(3u)) * 8u)) >> vec4<u32>(24u));
+}
+#else
+#if SIGNED
+const BYTE_FACTORS = vec4<f32>(0x1p-24);
+fn level(bytes: vec4<u32>, c: u32) -> vec4<f32> {
+  return vec4<f32>(bitcast<vec4<i32>>((bytes << vec4<u32>(24u - 8u * c)) & vec4<u32>(0xff000000u)));
+}
+#else
+const BYTE_FACTORS = vec4<f32>(1.0, 0x1p-8, 0x1p-16, 0x1p-24);
+fn level(bytes: vec4<u32>, c: u32) -> vec4<f32> {
+  return vec4<f32>(bitcast<vec4<i32>>(bytes & vec4<u32>(255u << (8u * c))));
+}
+#endif
+#endif
+
+// ---- Scales.
+fn scale_words(row: u32, unit: u32, words: u32, word: u32) -> vec4<u32> {
+  return four_rows(scales_start(), scales_units(), words, row, unit, word);
+}
+fn lower_half(w: vec4<u32>) -> vec4<f32> {
+  return vec4<f32>(halves(w.x).x, halves(w.y).x, halves(w.z).x, halves(w.w).x);
+}
+fn upper_half(w: vec4<u32>) -> vec4<f32> {
+  return vec4<f32>(halves(w.x).y, halves(w.y).y, halves(w.z).y, halves(w.w).y);
+}
+fn one_scale(scale: vec4<f32>, minimum: vec4<f32>) -> Scales { return Scales(scale, minimum, scale, minimum); }
+fn two_scales(low: vec4<f32>, high: vec4<f32>) -> Scales {
+  return Scales(low, vec4<f32>(), high, vec4<f32>());
+}
+fn bits_at(words: vec4<u32>, shift: u32, mask: u32) -> vec4<f32> {
+  return vec4<f32>((words >> vec4<u32>(shift)) & vec4<u32>(mask));
+}
+fn signed_at(words: vec4<u32>, shift: u32) -> vec4<f32> {
+  return vec4<f32>(bitcast<vec4<i32>>(words << vec4<u32>(24u - shift)) >> vec4<u32>(24u));
+}
+
+fn interleaved_half(row: u32, block: u32) -> Scales {
+  return one_scale(lower_half(scale_words(row, block / 2u, 1u, 0u) >> vec4<u32>(block % 2u * 16u)), vec4<f32>());
+}
+fn interleaved_bfloat(row: u32, block: u32) -> Scales {
+  let words = scale_words(row, block / 2u, 1u, 0u) >> vec4<u32>(block % 2u * 16u);
+  return one_scale(bitcast<vec4<f32>>(words << vec4<u32>(16u)), vec4<f32>());
+}
+fn interleaved_halves(row: u32, block: u32) -> Scales {
+  let words = scale_words(row, block, 1u, 0u);
+  return one_scale(lower_half(words), upper_half(words));
+}
+fn interleaved_parts(row: u32, block: u32) -> Scales {
+  let words = scale_words(row, block, 1u, 0u);
+  return two_scales(lower_half(words), upper_half(words));
+}
+fn interleaved_sixes(row: u32, block: u32) -> Scales {
+  let unit = block / 8u;
+  let g = block % 8u;
+  let factors = scale_words(row, unit, 4u, 0u);
+  let upper = scale_words(row, unit, 4u, 3u);
+  let scale = bits_at(scale_words(row, unit, 4u, 1u), 4u * g, 15u) + 16.0 * bits_at(upper, 2u * g, 3u);
+  let low = bits_at(scale_words(row, unit, 4u, 2u), 4u * g, 15u) + 16.0 * bits_at(upper, 16u + 2u * g, 3u);
+  return one_scale(lower_half(factors) * scale, -upper_half(factors) * low);
+}
+fn interleaved_nibbles(row: u32, block: u32) -> Scales {
+  let factors = scale_words(row, block / 8u, 5u, 0u);
+  let parts = scale_words(row, block / 8u, 5u, 1u + block % 8u / 2u) >> vec4<u32>(block % 2u * 16u);
+  let scale = lower_half(factors);
+  let low = -upper_half(factors);
+  return Scales(scale * bits_at(parts, 0u, 15u), low * bits_at(parts, 4u, 15u), scale * bits_at(parts, 8u, 15u),
+                low * bits_at(parts, 12u, 15u));
+}
+fn interleaved_bytes(row: u32, block: u32) -> Scales {
+  let parts = scale_words(row, block / 8u, 5u, 1u + block % 8u / 2u) >> vec4<u32>(block % 2u * 16u);
+  let factor = bitcast<vec4<f32>>(scale_words(row, block / 8u, 5u, 0u));
+  return two_scales(factor * signed_at(parts, 0u), factor * signed_at(parts, 8u));
+}
+// The offset of the codes is part of the minimum.
+fn with_offset(s: Scales) -> Scales {
+  return Scales(s.low, s.low_minimum - f32(offset()) * s.low, s.high, s.high_minimum - f32(offset()) * s.high);
+}
