@@ -1,8 +1,6 @@
 // What a program's registers hold, and how they are filled, computed and emptied.
 #include "backend/cpu/machine.h"
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -224,8 +222,7 @@ Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<cons
       loads_(program.loads.size()),
       registers_(loads_ + program.instructions.size()),
       is_read_(registers_.size()),
-      output_of_(registers_.size(), kNone),
-      next_(loads_) {
+      output_of_(registers_.size(), kNone) {
   size_t width = 4;  // bytes of an element
   for (size_t reg = 0; reg < registers_.size(); ++reg)
     if (program.dtype_of(static_cast<int>(reg)) == DType::i64) width = 8;
@@ -253,7 +250,6 @@ Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<cons
 
 void Machine::load(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t n) {
   const auto size = static_cast<int64_t>(size_of(from.dtype));
-  if (stride == 1) next_[reg] = {from.data + (offset + n) * size, static_cast<size_t>(n * size)};
   if (stride == 1 && is_plain(from.dtype))
     registers_[reg] = from.data + offset * size;
   else
@@ -300,9 +296,6 @@ void Machine::stream_output(size_t k, int64_t at, int64_t n) {
     wide<cpu::store>(to.dtype, from, static_cast<std::byte*>(scratch), int64_t{0}, n);
     from = scratch;
   }
-  // Streams keep the processor waiting; reads go on meanwhile.
-  for (const std::span<const std::byte> bytes : next_)
-    for (size_t i = 0; i < bytes.size(); i += sizeof(Line)) hwy::Prefetch(bytes.data() + i);
   stream(from, to.data + at * size, static_cast<size_t>(n * size));
 }
 

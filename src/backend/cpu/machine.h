@@ -55,11 +55,10 @@ class Machine {
   const std::span<const Tensor> outputs_;
   const size_t loads_;
   std::vector<void*> registers_;
-  std::vector<bool> is_read_;                     // by an instruction
-  std::vector<size_t> output_of_;                 // that a register is computed into directly
-  std::vector<bool> is_streamed_;                 // an output that is too large for the caches
-  std::vector<std::span<const std::byte>> next_;  // what a load will probably read next
-  size_t lines_ = 0;                              // of a register
+  std::vector<bool> is_read_;      // by an instruction
+  std::vector<size_t> output_of_;  // that a register is computed into directly
+  std::vector<bool> is_streamed_;  // an output that is too large for the caches
+  size_t lines_ = 0;               // of a register
   std::unique_ptr<Line[]> memory_;
 };
 
