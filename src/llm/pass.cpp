@@ -113,6 +113,16 @@ bool Pass::joins(const Array& x) const {
   return batch_.size() <= x.device().backend().joined_rows();
 }
 
+bool Pass::takes_codes(const Array& x) const {
+  return !state_.exact && x.device().backend().prefers_codes();
+}
+
+const Array& Pass::codes_of(const Array& x, int64_t k, int64_t bits) {
+  Codes& of_x = codes_[{x.node().get(), bits}];
+  if (!of_x.codes) of_x = {x, call("activation_codes", {reshape(x, {-1, k})}, {{"bits", bits}})};
+  return of_x.codes;
+}
+
 Array Pass::times(const Array& given, const Matrix& m, int64_t bits) {
   const auto factored = factored_.find(given.node().get());
   const Array& x = factored == factored_.end() ? given : factored->second.rows;
@@ -122,13 +132,11 @@ Array Pass::times(const Array& given, const Matrix& m, int64_t bits) {
     y = call("matmul_batched", {rows, transpose(m.data, 0, 1)});
   } else {
     Attrs attrs{{"type", std::string(quant::traits(m.type).name)}, {"n", m.n}, {"k", m.k}};
-    if (state_.exact || !x.device().backend().prefers_codes()) {
+    if (!takes_codes(x)) {
       y = call("qmatmul_packed", {rows, m.data}, attrs);
     } else {
-      Codes& of_x = codes_[{x.node().get(), bits}];
-      if (!of_x.codes) of_x = {x, call("activation_codes", {rows}, {{"bits", bits}})};
       attrs.set("bits", bits);
-      y = call("qmatmul_codes", {of_x.codes, m.data}, attrs);
+      y = call("qmatmul_codes", {codes_of(x, m.k, bits), m.data}, attrs);
     }
   }
   return factored == factored_.end() ? y : y * factored->second.factor;
@@ -179,29 +187,16 @@ Array Pass::gated_product(const std::string& gate, const std::string& up, const 
 Array Pass::expert_product(const std::string& name, const Array& x, const Array& chosen, int64_t out) {
   const int64_t k = x.shape(-1), count = config().experts.count, tokens = chosen.shape(0),
                 used = chosen.shape(1);
-  const std::string stack = weight(name);
-  const quant::Type type = weights().file().tensor(stack).type;
-  const Array& table = weights().table(stack, {count, out, k});
-  const bool blocks = table.dtype() == DType::u8;
-  // Matrices of few tokens at a time: each is a copy.
-  const int64_t step = std::max<int64_t>(1, (int64_t{1} << 26) / (used * out * k));
-  std::vector<Array> parts;
-  for (int64_t first = 0; first < tokens; first += step) {
-    const int64_t rows = std::min(step, tokens - first);
-    const Array ids = reshape(slice_dim(chosen, 0, first, first + rows), {rows * used});
-    Array w = index_select(table, ids, 0);
-    if (blocks)
-      w = call("dequantize", {w},
-               {{"type", std::string(quant::traits(type).name)}, {"shape", Ints{rows * used, out, k}}});
-    const Array left =
-        reshape(expand(slice_dim(x, 0, first, first + rows), {rows, used, k}), {rows * used, 1, k});
-    parts.push_back(reshape(call("matmul_batched", {left, transpose(w, 1, 2)}), {rows, used, out}));
-  }
-  Array y = parts.size() == 1 ? parts[0] : cat(parts, 0);
+  const Matrix& m = weights().stack(weight(name), count, out, k);
+  const Array rows = reshape(x, {-1, k}), ids = reshape(chosen, {tokens * used});
+  Attrs attrs{{"n", out}, {"k", k}, {"experts", count}};
+  if (m.is_packed()) attrs.set("type", std::string(quant::traits(m.type).name));
+  const bool codes = m.is_packed() && takes_codes(x);
+  if (codes) attrs.set("bits", kBits);
+  Array y = reshape(call("expert_matmul", {codes ? codes_of(x, k, kBits) : rows, m.data, ids}, attrs),
+                    {tokens, used, out});
   if (weights().has(bias(name)))
-    y = y +
-        reshape(index_select(weights().vector(bias(name), {count, out}), reshape(chosen, {tokens * used}), 0),
-                {tokens, used, out});
+    y = y + reshape(index_select(weights().vector(bias(name), {count, out}), ids, 0), {tokens, used, out});
   return y;
 }
 

@@ -117,6 +117,9 @@ class Pass {
     Array x, codes;  ///< x stays, so that no other array can have its address
   };
   std::map<std::pair<const Node*, int64_t>, Codes> codes_;  ///< activation_codes, by their bits
+  bool takes_codes(const Array& x) const;                   ///< products with blocks
+  /// Those of x as rows of k, made once for all products that read them.
+  const Array& codes_of(const Array& x, int64_t k, int64_t bits);
   /// A norm as rows and a factor for each: products are multiplied by the factor afterwards, so that the
   /// kernel that makes the rows needs nothing from the rest of them.
   struct Factored {

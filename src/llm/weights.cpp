@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ops/shorthand.h"
+#include "quant/packing.h"
 
 namespace weft::llm {
 namespace {
@@ -91,6 +92,28 @@ const Matrix& Weights::matrix(const std::string& name, int64_t n, int64_t k) {
     stored(name, {n, k});
   }
   return found->second;
+}
+
+const Matrix& Weights::stack(const std::string& name, int64_t count, int64_t n, int64_t k) {
+  const auto found = matrices_.find(name);
+  if (found != matrices_.end()) return found->second;
+  const StoredTensor& tensor = stored(name, {count, n, k});
+  const Device& device = device_of(name);
+  if (float_dtype(tensor.type))
+    return matrices_.emplace(name, made_of(tensor.type, n, k, upload(tensor, device))).first->second;
+  // Zeros fill up the rows of each matrix.
+  const int64_t rows = quant::whole_panels(n);
+  std::vector<std::byte> scratch, filled;
+  std::span<const std::byte> bytes = tensor.read(scratch);
+  if (rows != n) {
+    const auto row_bytes = static_cast<int64_t>(quant::row_bytes(tensor.type, static_cast<uint64_t>(k)));
+    filled.resize(static_cast<size_t>(count * rows * row_bytes));
+    for (int64_t i = 0; i < count; ++i)
+      std::copy_n(bytes.begin() + i * n * row_bytes, n * row_bytes, filled.begin() + i * rows * row_bytes);
+    bytes = filled;
+  }
+  const Array blocks = upload(tensor.type, {count * rows, k}, bytes, device);
+  return matrices_.emplace(name, made_of(tensor.type, n, k, blocks)).first->second;
 }
 
 Matrix Weights::made_of(quant::Type type, int64_t n, int64_t k, const Array& stored) const {

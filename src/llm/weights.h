@@ -10,11 +10,11 @@
 
 namespace weft::llm {
 
-/// A matrix (n, k) that activations are multiplied with: floats, or repacked blocks.
+/// A matrix (n, k) that activations are multiplied with, or a stack of them: floats, or repacked blocks.
 struct Matrix {
   quant::Type type = quant::Type::f32;
   int64_t n = 0, k = 0;
-  Array data;  ///< (n, k), or words of `repack`
+  Array data;  ///< (n, k), (count, n, k), or words of `repack`
 
   bool is_packed() const { return data.dtype() == DType::u32; }
 };
@@ -36,6 +36,8 @@ class Weights {
   // Errors name the file, the tensor and what was expected (ErrorKind::io).
   const Array& vector(const std::string& name, const Shape& shape);  ///< f32; files may have (1, k) for (k)
   const Matrix& matrix(const std::string& name, int64_t n, int64_t k);
+  /// A stack of matrices, as expert_matmul takes it.
+  const Matrix& stack(const std::string& name, int64_t count, int64_t n, int64_t k);
   /// Whether matrices can be one: of one type, on one device, without adapters.
   bool are_alike(const std::vector<std::string>& names) const;
   /// Matrices (n, k) that are alike as one, `turn` rows of each in turn; 0: one behind the other.

@@ -129,6 +129,29 @@ Specs infer_qmatmul_codes(const OpCall& c) {
   return infer_product(c, DType::u32, packing.k / 32 * code_words(c), packing);
 }
 
+/// x (m, ..), a stack of matrices, the matrix of each row of the result, i32 (r): x serves r / m rows each.
+Specs infer_expert_matmul(const OpCall& c) {
+  const Array &x = c.inputs[0], &w = c.inputs[1], &ids = c.inputs[2];
+  const int64_t n = c.attrs.integer("n"), k = c.attrs.integer("k"), experts = c.attrs.integer("experts"),
+                bits = c.attrs.integer("bits");
+  if (n < 1 || k < 1 || experts < 1)
+    fail(ErrorKind::invalid, "[expert_matmul] a stack of ({},{},{})", experts, n, k);
+  if (!c.attrs.text("type").empty())
+    check_packed(c, w, packing_of(c, experts * quant::whole_panels(n)));
+  else if (!is_float(w.dtype()) || w.shape() != Shape{experts, n, k})
+    fail(ErrorKind::invalid, "[expert_matmul] the stack is {} {}, expected a float ({},{},{})",
+         name_of(w.dtype()), to_string(w.shape()), experts, n, k);
+  const DType dtype = bits > 0 ? DType::u32 : DType::f32;
+  const int64_t columns = bits > 0 ? k / 32 * code_words(c) : k;
+  if (x.dtype() != dtype || x.ndim() != 2 || x.shape(1) != columns || x.shape(0) == 0)
+    fail(ErrorKind::invalid, "[expert_matmul] x is {} {}, expected {} (rows,{})", name_of(x.dtype()),
+         to_string(x.shape()), name_of(dtype), columns);
+  if (ids.dtype() != DType::i32 || ids.ndim() != 1 || ids.shape(0) % x.shape(0) != 0)
+    fail(ErrorKind::invalid, "[expert_matmul] ids are {} {}, expected i32 for each of {} rows",
+         name_of(ids.dtype()), to_string(ids.shape()), x.shape(0));
+  return {{{ids.shape(0), n}, DType::f32}};
+}
+
 std::vector<Op> primitive_rows() {
   const AttrSpec type{"type", {}, true}, n{"n", {}, true}, k{"k", {}, true}, bits{"bits", int64_t{16}};
   return {
@@ -171,6 +194,14 @@ std::vector<Op> primitive_rows() {
        .attrs = {type, n, k, bits},
        .infer = infer_qmatmul_codes,
        .is_product = true},
+      // x (m, k) f32, a stack of matrices (experts, n, k), ids i32 (r) -> rows i: x[i / (r / m)] w[ids[i]]^T.
+      // Of a `type`: repack of (experts * n filled up to whole panels, k). With `bits`: codes of x.
+      {.name = "expert_matmul",
+       .kind = OpKind::primitive,
+       .min_inputs = 3,
+       .max_inputs = 3,
+       .attrs = {{"type", std::string()}, n, k, {"experts", {}, true}, {"bits", int64_t{0}}},
+       .infer = infer_expert_matmul},
   };
 }
 

@@ -109,7 +109,8 @@ Packing::Packing(Type of, int64_t rows, int64_t columns, int64_t interleaved)
     fail(ErrorKind::invalid, "[quant] {} has no blocks to repack; multiply it as it is", traits(type).name);
   row_bytes(type, static_cast<uint64_t>(k));  // checks k
   tile = c.bits < 6 ? 2048 : 1024;            // 16 rows are at most 22 KiB
-  const int64_t padded = (n + kPackedRows - 1) / kPackedRows * kPackedRows;
+  groups = (n + kPackedRows - 1) / kPackedRows;
+  const int64_t padded = groups * kPackedRows;
   size = 0;
   const auto add = [&](int64_t elements, int64_t words) {
     const Section section{size, (k + elements - 1) / elements, elements, words};
@@ -122,6 +123,15 @@ Packing::Packing(Type of, int64_t rows, int64_t columns, int64_t interleaved)
   }
   const Unit unit = unit_of(c.scales);
   scales = add(unit.elements, unit.words);
+}
+
+Packing Packing::part(int64_t first, int64_t count) const {
+  Packing rows = *this;
+  rows.n = count;
+  rows.groups = whole_panels(count) / kPackedRows;
+  for (Section& plane : rows.planes) plane.start = at(plane, first, 0);
+  rows.scales.start = at(scales, first, 0);
+  return rows;
 }
 
 void pack_row(const Packing& p, int64_t row, const std::byte* blocks, uint32_t* words) {

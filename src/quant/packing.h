@@ -32,6 +32,11 @@
 namespace weft::quant {
 
 inline constexpr int64_t kPackedRows = 16, kPanelGroups = 4;
+/// Rows of a matrix in a stack of several, so that each begins with a panel of its own.
+inline constexpr int64_t whole_panels(int64_t rows) {
+  constexpr int64_t kPanel = kPanelGroups * kPackedRows;
+  return (rows + kPanel - 1) / kPanel * kPanel;
+}
 
 struct Section {
   int64_t start;            ///< words
@@ -47,6 +52,7 @@ class Packing {
 
   Type type;
   int64_t n, k, together;
+  int64_t groups;               ///< of kPackedRows rows, fill included
   int64_t tile;                 ///< elements, where rows are interleaved
   std::vector<Section> planes;  ///< bits of a plane = words of its units
   Section scales;
@@ -58,13 +64,16 @@ class Packing {
       return section.start + (row * section.units + element / section.elements) * section.words;
     const auto units = [&](int64_t elements) { return (elements + section.elements - 1) / section.elements; };
     const int64_t group = row / kPackedRows, panel = group / kPanelGroups * kPanelGroups,
-                  groups = std::min(kPanelGroups, (n + kPackedRows - 1) / kPackedRows - panel),
-                  first = element / tile * tile;
-    const int64_t before = panel * section.units + groups * units(first) +
+                  in_panel = std::min(kPanelGroups, groups - panel), first = element / tile * tile;
+    const int64_t before = panel * section.units + in_panel * units(first) +
                            (group - panel) * units(std::min(tile, k - first)) +
                            (element - first) / section.elements;
     return section.start + before * section.words * kPackedRows + row % kPackedRows;
   }
+
+  /// A matrix of a stack as a packing of its own, in the same words: `first` and the rows behind it are whole
+  /// panels.
+  Packing part(int64_t first, int64_t count) const;
 };
 
 /// Packs one row of blocks into words that are zero so far.

@@ -62,6 +62,7 @@ const std::unordered_map<std::string_view, Kernel>& table() {
       {"qmatmul_packed", qmatmul_packed},
       {"activation_codes", activation_codes},
       {"qmatmul_codes", qmatmul_codes},
+      {"expert_matmul", expert_matmul},
 
       {"random_bits", random_bits},
       {"attention", attention},

@@ -64,4 +64,7 @@ KernelFunction qmatmul_packed;    // x f32 (.., k), words -> f32 (.., n)
 KernelFunction activation_codes;  // x f32 (.., k) -> codes and scales, words (.., k / 32 * (bits + 4))
 KernelFunction qmatmul_codes;     // what activation_codes made, words -> f32 (.., n)
 
+// experts.cpp. Rows of x, or their codes ("bits"), times the matrices of a stack that ids name.
+KernelFunction expert_matmul;
+
 }  // namespace weft::cpu

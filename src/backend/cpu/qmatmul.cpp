@@ -343,42 +343,6 @@ const QuantTarget& best_target() {
   return *HWY_DYNAMIC_DISPATCH(target)();
 }
 
-QuantTasks tasks_of(const QuantProduct& p) {
-  return best_target().tasks(quant::coding(p.packing.type));
-}
-
-/// The elements without gaps: in place, or copied into `copied`.
-template <typename T>
-const T* without_gaps(ThreadPool& pool, const Tensor& x, std::vector<T>& copied) {
-  Layout layout = x.layout;
-  layout.offset = 0;
-  if (layout.is_contiguous()) return x.as<T>() + x.layout.offset;
-  copied.resize(static_cast<size_t>(element_count(layout.shape)));
-  const Tensor whole{reinterpret_cast<std::byte*>(copied.data()), x.dtype, Layout::contiguous(layout.shape)};
-  copy(pool, std::span(&x, 1), std::span(&whole, 1), {});
-  return copied.data();
-}
-
-void multiply(ThreadPool& pool, const QuantProduct& p, QuantTask task) {
-  const int64_t groups = (p.packing.n + quant::kPackedRows - 1) / quant::kPackedRows;
-  const int64_t pieces = (p.m + kTaskRows - 1) / kTaskRows;
-  // A task of less than 32 Ki products is not worth a turn of its own.
-  const int64_t work = quant::kPackedRows * p.packing.k * std::min(p.m, kTaskRows);
-  int64_t grain = std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(work, 1));
-  // Whole panels lie in one piece, their groups only where a row is one tile.
-  if (p.m == 1 && p.packing.k > p.packing.tile && groups >= 4 * quant::kPanelGroups * pool.threads())
-    grain = quant::kPanelGroups;
-  pool.for_each(static_cast<size_t>(groups * pieces), static_cast<size_t>(grain),
-                [&](size_t begin, size_t end) {
-                  for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end);) {
-                    const int64_t row = i / groups * kTaskRows, group = i % groups,
-                                  count = std::min(groups - group, static_cast<int64_t>(end) - i);
-                    task(p, group, group + count, row, std::min(kTaskRows, p.m - row));
-                    i += count;
-                  }
-                });
-}
-
 QuantProduct product_of(std::span<const Tensor> inputs, const Tensor& y, const Attrs& attrs) {
   const quant::Type type = quant::type_from_name(attrs.text("type"));
   quant::Packing packing(type, attrs.integer("n"), attrs.integer("k"), quant::kPackedRows);
@@ -389,12 +353,46 @@ QuantProduct product_of(std::span<const Tensor> inputs, const Tensor& y, const A
 
 }  // namespace
 
+QuantTasks tasks_of(const QuantProduct& p) {
+  return best_target().tasks(quant::coding(p.packing.type));
+}
+
+void multiply(ThreadPool& pool, std::span<const QuantProduct> products, QuantTask task) {
+  struct Piece {
+    const QuantProduct* product;
+    int64_t row;  // of x, the first of kTaskRows
+  };
+  std::vector<Piece> pieces;
+  for (const QuantProduct& product : products)
+    for (int64_t row = 0; row < product.m; row += kTaskRows) pieces.push_back({&product, row});
+  if (pieces.empty()) return;
+  const quant::Packing& packing = products[0].packing;
+  const int64_t m = products[0].m;
+  const int64_t groups = (packing.n + quant::kPackedRows - 1) / quant::kPackedRows;
+  // A task of less than 32 Ki products is not worth a turn of its own.
+  const int64_t work = quant::kPackedRows * packing.k * std::min(m, kTaskRows);
+  int64_t grain = std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(work, 1));
+  // Whole panels lie in one piece, their groups only where a row is one tile.
+  if (m == 1 && packing.k > packing.tile && groups >= 4 * quant::kPanelGroups * pool.threads())
+    grain = quant::kPanelGroups;
+  pool.for_each(static_cast<size_t>(groups * std::ssize(pieces)), static_cast<size_t>(grain),
+                [&](size_t begin, size_t end) {
+                  for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end);) {
+                    const auto& [product, row] = pieces[static_cast<size_t>(i / groups)];
+                    const int64_t group = i % groups,
+                                  count = std::min(groups - group, static_cast<int64_t>(end) - i);
+                    task(*product, group, group + count, row, std::min(kTaskRows, product->m - row));
+                    i += count;
+                  }
+                });
+}
+
 void qmatmul_packed(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                     const Attrs& attrs) {
   QuantProduct p = product_of(inputs, outputs[0], attrs);
   std::vector<float> copied;
   p.x = without_gaps(pool, inputs[0], copied);
-  multiply(pool, p, tasks_of(p).floats);
+  multiply(pool, std::span(&p, 1), tasks_of(p).floats);
 }
 
 void qmatmul_codes(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
@@ -403,7 +401,7 @@ void qmatmul_codes(ThreadPool& pool, std::span<const Tensor> inputs, std::span<c
   std::vector<uint32_t> copied;
   p.codes = without_gaps(pool, inputs[0], copied);
   const QuantTasks tasks = tasks_of(p);
-  multiply(pool, p, attrs.integer("bits") == 16 ? tasks.codes_16 : tasks.codes_8);
+  multiply(pool, std::span(&p, 1), attrs.integer("bits") == 16 ? tasks.codes_16 : tasks.codes_8);
 }
 
 void activation_codes(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,

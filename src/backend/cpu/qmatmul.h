@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "backend/cpu/primitives.h"
 #include "quant/packing.h"
 
 /// What qmatmul.cpp compiles once for each instruction set.
@@ -42,5 +45,23 @@ struct QuantTarget {
   /// A row of x to codes of so many bits and facts.
   void (*encode)(const float* x, int64_t k, int64_t bits, uint32_t* to);
 };
+
+/// Of this machine.
+QuantTasks tasks_of(const QuantProduct& product);
+
+/// All of the products, which have equally many rows of weights of one type.
+void multiply(ThreadPool& pool, std::span<const QuantProduct> products, QuantTask task);
+
+/// The elements without gaps: in place, or copied into `copied`.
+template <typename T>
+const T* without_gaps(ThreadPool& pool, const Tensor& x, std::vector<T>& copied) {
+  Layout layout = x.layout;
+  layout.offset = 0;
+  if (layout.is_contiguous()) return x.as<T>() + x.layout.offset;
+  copied.resize(static_cast<size_t>(element_count(layout.shape)));
+  const Tensor whole{reinterpret_cast<std::byte*>(copied.data()), x.dtype, Layout::contiguous(layout.shape)};
+  copy(pool, std::span(&x, 1), std::span(&whole, 1), {});
+  return copied.data();
+}
 
 }  // namespace weft::cpu

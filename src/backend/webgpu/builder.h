@@ -101,6 +101,7 @@ void repack(Context& context, const Step& step);
 void dequantize_packed(Context& context, const Step& step);
 void qmatmul(Context& context, const Step& step);
 void activation_codes(Context& context, const Step& step);
+void expert_matmul(Context& context, const Step& step);
 void random_bits(Context& context, const Step& step);
 void attention(Context& context, const Step& step);
 void attention_backward(Context& context, const Step& step);

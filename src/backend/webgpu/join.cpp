@@ -221,6 +221,7 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
   declare_tiles(builder, product, rows, 0);
   builder.code += "fn store(at: u32, x: f32) { tile0[at_tile0(at)] = bitcast<u32>(x); }\n";
   builder.code += total_function(form);
+  builder.code += embedded::webgpu_kernels("qmatmul_places");
   builder.code += vectors_text(form);
   const TileSteps steps(builder, product, rows, form.threads);
   body += "  const row = 0u;\n" + steps.before();
@@ -263,32 +264,15 @@ void apart(Context& context, const Step& step) {
 
 void joined_matmul(Context& context, const Step& product) {
   const Operand &x = product.inputs[0], &w = product.inputs[1];
-  const int64_t m = x.layout.shape[0], k = x.layout.shape[1], n = product.tiles[0].columns,
-                unit = w.dtype == DType::f32 ? 4 : 8;
+  const int64_t m = x.layout.shape[0], k = x.layout.shape[1], n = product.tiles[0].columns;
   const QuantForm form =
       joined_form(context.device, quant_form(context.device, m, n, 4 * k), m, product.tiles[0]);
   Builder builder(product.kernel);
   builder.literal = true;
   builder.code = constants_of(form);
-  const auto number = [&](std::string_view name, int64_t value) {
-    builder.code += fmt::format("fn {}() -> u32 {{ return {}u; }}\n", name, value);
-  };
-  number("size_m", m);
-  number("size_n", n);
-  number("blocks", k / unit);
-  builder.code += fmt::format("const FULL = {};\n", unit == 4);
-  builder.code += fmt::format("fn x4(i: u32) -> vec4<f32> {{ return bitcast<vec4<f32>>({}[i]); }}\n",
-                              builder.read(buffer_of(x), 4));
-  builder.code += fmt::format("fn w4(i: u32) -> vec4<u32> {{ return {}[i + {}u]; }}\n",
-                              builder.read(buffer_of(w), 4), w.layout.offset / unit);
-  const bool halves = w.dtype == DType::f16;
-  builder.code += fmt::format(
-      "fn pair_of(word: u32) -> vec2<f32> {{ return {}; }}\n",
-      halves && context.device.features().unpack_f16
-          ? "unpack2x16float(word)"
-          : fmt::format("vec2<f32>({}, {})", decode(halves ? DType::f16 : DType::bf16, "(word & 0xffffu)"),
-                        decode(halves ? DType::f16 : DType::bf16, "(word >> 16u)")));
-  builder.code += embedded::webgpu_kernels("matmul_x");
+  builder.code +=
+      fmt::format("fn size_m() -> u32 {{ return {}u; }}\nfn size_n() -> u32 {{ return {}u; }}\n", m, n);
+  declare_product(context, builder, x, w, k);
   multiply_joined(context, builder, product, form, "");
 }
 

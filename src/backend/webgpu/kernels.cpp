@@ -40,6 +40,7 @@ const std::unordered_map<std::string_view, Record>& table() {
       {"qmatmul_packed", qmatmul},
       {"qmatmul_codes", qmatmul},
       {"activation_codes", activation_codes},
+      {"expert_matmul", expert_matmul},
 
       {"attention", attention},
       {"attention_backward", attention_backward},

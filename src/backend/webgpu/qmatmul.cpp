@@ -236,6 +236,51 @@ QuantForm lanes_form(const gpu::Features& features) {
           .interleaved = true};
 }
 
+std::string declare_product(Context& context, Builder& builder, const Operand& x, const Operand& packed,
+                            const quant::Packing& packing, int64_t bits, const QuantForm& form) {
+  const quant::Coding& coding = quant::coding(packing.type);
+  const bool codes = bits > 0;
+  builder.code +=
+      fmt::format("const ONE_SCALE = {};\nconst MINIMUM = {};\n", quant::group_elements(coding.scales) == 32,
+                  quant::has_minimum(coding.scales) || coding.offset != 0);
+  if (form.interleaved)
+    declare_interleaved(context, builder, packed, packing);
+  else
+    declare_packed(context, builder, packed, packing, form.barriers);
+  builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}[i + {}]); }}\n",
+                              codes ? "vec4<u32>" : "vec4<f32>", codes ? "" : "bitcast<vec4<f32>>",
+                              builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
+  if (codes) builder.code += codes_constants(bits);
+  if (!form.interleaved)
+    builder.code += embedded::webgpu_kernels(codes ? "qmatmul_x_codes" : "qmatmul_x");
+  else if (codes)
+    builder.code += embedded::webgpu_kernels("qmatmul_lanes_codes");
+  else
+    builder.code += "fn x_at(i: u32) -> vec4<f32> { return x4(i); }\n";
+  if (coding.table.empty() || !form.barriers) return "";
+  return fmt::format(
+      "  for (var i = thread; i < 256u; i += {}u) {{ pairs[i] = pair_of(i); }}\n  workgroupBarrier();\n",
+      form.threads);
+}
+
+void declare_product(Context& context, Builder& builder, const Operand& x, const Operand& w, int64_t k) {
+  const int64_t unit = w.dtype == DType::f32 ? 4 : 8;
+  const DType narrow = w.dtype == DType::f16 ? DType::f16 : DType::bf16;
+  const std::string pair = narrow == DType::f16 && context.device.features().unpack_f16
+                               ? "unpack2x16float(word)"
+                               : fmt::format("vec2<f32>({}, {})", decode(narrow, "(word & 0xffffu)"),
+                                             decode(narrow, "(word >> 16u)"));
+  builder.code += number_function("blocks", builder.number(k / unit));
+  builder.code += fmt::format(
+      "const FULL = {};\n"
+      "fn x4(i: u32) -> vec4<f32> {{ return bitcast<vec4<f32>>({}[i + {}]); }}\n"
+      "fn w4(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n"
+      "fn pair_of(word: u32) -> vec2<f32> {{ return {}; }}\n",
+      unit == 4, builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4),
+      builder.read(buffer_of(w), 4), builder.number(w.layout.offset / unit), pair);
+  builder.code += embedded::webgpu_kernels("matmul_x");
+}
+
 void multiply_packed(Context& context, const Step& step, const QuantForm& form) {
   const bool codes = step.kernel == "qmatmul_codes";
   const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), step.attrs->integer("n"),
@@ -250,37 +295,17 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
   builder.literal = joined;
   const Operand x = without_gaps(context, step.inputs[0], 4);
   builder.code = constants_of(form);
-  const quant::Coding& coding = quant::coding(packing.type);
-  builder.code +=
-      fmt::format("const ONE_SCALE = {};\nconst MINIMUM = {};\n", quant::group_elements(coding.scales) == 32,
-                  quant::has_minimum(coding.scales) || coding.offset != 0);
   builder.code += number_function("size_m", builder.number(m));
   builder.code += number_function("size_n", builder.number(packing.n));
-  if (form.interleaved)
-    declare_interleaved(context, builder, step.inputs[1], packing);
-  else
-    declare_packed(context, builder, step.inputs[1], packing, form.barriers);
-  builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}[i + {}]); }}\n",
-                              codes ? "vec4<u32>" : "vec4<f32>", codes ? "" : "bitcast<vec4<f32>>",
-                              builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
-  if (codes) builder.code += codes_constants(step.attrs->integer("bits"));
-  if (!form.interleaved)
-    builder.code += embedded::webgpu_kernels(codes ? "qmatmul_x_codes" : "qmatmul_x");
-  else if (codes)
-    builder.code += embedded::webgpu_kernels("qmatmul_lanes_codes");
-  else
-    builder.code += "fn x_at(i: u32) -> vec4<f32> { return x4(i); }\n";
-  std::string body;
-  if (!coding.table.empty() && form.barriers)
-    body = fmt::format(
-        "  for (var i = thread; i < 256u; i += {}u) {{ pairs[i] = pair_of(i); }}\n  workgroupBarrier();\n",
-        form.threads);
+  const std::string body = declare_product(context, builder, x, step.inputs[1], packing,
+                                           codes ? step.attrs->integer("bits") : 0, form);
   if (joined) return multiply_joined(context, builder, step, form, body);
   builder.code += "alias T = f32;\n" + result_function(builder, {buffer_of(out), out.dtype, count,
                                                                  step.program ? &step : nullptr});
   builder.code +=
       fmt::format("fn store(at: u32, x: f32) {{ {}[at] = result(at, x); }}\n", builder.write(buffer_of(out)));
   const auto pieces = [](int64_t size, int64_t piece) { return (size + piece - 1) / piece; };
+  builder.code += embedded::webgpu_kernels("qmatmul_places");
   if (form.tiles) {
     builder.code += embedded::webgpu_kernels(codes ? "qmatmul_tiles_codes" : "qmatmul_tiles");
     builder.groups(context, pieces(m, 64) * pieces(packing.n, codes ? 128 : 64),

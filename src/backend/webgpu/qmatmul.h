@@ -33,6 +33,13 @@ std::string_view vectors_text(const QuantForm& form);
 /// total(x, thread): the sum over `lanes` neighbours, for the first of them.
 std::string total_function(const QuantForm& form);
 
+/// What a block of a row of weights, and one of x, are and give: levels, scales, load_x, dot_x. Codes of x
+/// have `bits`, floats 0. Returns what main does first.
+std::string declare_product(Context& context, Builder& builder, const Operand& x, const Operand& packed,
+                            const quant::Packing& packing, int64_t bits, const QuantForm& form);
+/// The same for weights that are floats, k of them in a row, a multiple of 8.
+void declare_product(Context& context, Builder& builder, const Operand& x, const Operand& w, int64_t k);
+
 /// qmatmul_packed or qmatmul_codes in a given form.
 void multiply_packed(Context& context, const Step& step, const QuantForm& form);
 

@@ -1,7 +1,7 @@
 // A row of x times interleaved weights (interleaved.wgsl), where invocations are SIMD lanes of a CPU: each takes four rows of
 // weights. A load costs every lane some ten instructions a word, so elements of x are loaded once in a subgroup and handed
 // around. Written around this by qmatmul.cpp: THREADS, those of a subgroup; x_at(i), elements 4 i to 4 i + 3 of x; size_n;
-// store; main with `index` and `thread`.
+// row_of_x, weights_of; store; main with `index` and `thread`.
 #if SUBGROUPS
 const HOLDERS = min(THREADS, 8u);  // lanes that have different elements of a block
 #endif
@@ -42,11 +42,11 @@ fn times(x: vec4<f32>, bytes: vec4<u32>) -> vec4<f32> {
 fn multiply_vectors(index: u32, thread: u32) {
   let groups = (size_n() + THREADS * 4u - 1u) / (THREADS * 4u);
   let row = (index % groups * THREADS + thread) * 4u;
-  let here = min(row, (size_n() - 1u) / 4u * 4u);
   let vector = index / groups;
+  let here = weights_of(vector) + min(row, (size_n() - 1u) / 4u * 4u);
   var sums = vec4<f32>();
   for (var block = 0u; block < blocks(); block++) {
-    let x = load_x((vector * blocks() + block) * 8u, thread);
+    let x = load_x((row_of_x(vector) * blocks() + block) * 8u, thread);
     var first: array<vec4<u32>, FIRST>;
     var last: array<vec4<u32>, max(LAST, 1u)>;
     #for w FIRST

@@ -13,6 +13,14 @@ fn load_x(row: u32, block: u32) -> X {
                      dot((x.four[4] + x.four[5]) + (x.four[6] + x.four[7]), ones));
   return x;
 }
+// Four elements of the weights, of 16 that follow each other.
+fn sixteens() -> u32 { return 2u * blocks(); }
+fn four_of_w(row: u32, sixteen: u32, four: u32) -> vec4<f32> {
+  let w = levels(row, sixteen / 2u);
+  let s = scales(row, sixteen / 2u);
+  if (sixteen % 2u == 0u) { return floats_of(w.low[four]) * s.x + vec4<f32>(s.y); }
+  return floats_of(w.high[four]) * s.z + vec4<f32>(s.w);
+}
 fn dot_x(x: X, w: Bytes, s: vec4<f32>) -> f32 {
   let low = dot(x.four[0], floats_of(w.low.x)) + dot(x.four[1], floats_of(w.low.y)) +
             dot(x.four[2], floats_of(w.low.z)) + dot(x.four[3], floats_of(w.low.w));
