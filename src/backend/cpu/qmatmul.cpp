@@ -372,9 +372,13 @@ void multiply(ThreadPool& pool, std::span<const QuantProduct> products, QuantTas
   // A task of less than 32 Ki products is not worth a turn of its own.
   const int64_t work = quant::kPackedRows * packing.k * std::min(m, kTaskRows);
   int64_t grain = std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(work, 1));
-  // Whole panels lie in one piece, their groups only where a row is one tile.
-  if (m == 1 && packing.k > packing.tile && groups >= 4 * quant::kPanelGroups * pool.threads())
-    grain = quant::kPanelGroups;
+  // One row of x waits for memory, and with each piece for what has to be fetched before reading ahead sets
+  // in again: 16 pieces for each thread, at most 512 rows, of whole panels if possible.
+  if (m == 1) {
+    const int64_t share = std::min<int64_t>(groups / (16 * pool.threads()), 8 * quant::kPanelGroups);
+    grain = std::max(grain,
+                     share < quant::kPanelGroups ? share : share / quant::kPanelGroups * quant::kPanelGroups);
+  }
   pool.for_each(static_cast<size_t>(groups * std::ssize(pieces)), static_cast<size_t>(grain),
                 [&](size_t begin, size_t end) {
                   for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end);) {
