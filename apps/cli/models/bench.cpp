@@ -173,11 +173,11 @@ Row measure(llm::Model& model, const Test& test, int64_t repeats) {
   Row row{.test = test, .bytes = test.bytes_per_token(model)};
   Texts texts(model, test);
   for (int64_t round = -1; round < repeats; ++round) {  // the first one warms up
-    std::optional<Work> work;
-    const double seconds = texts.run(round + 1, [&] { work.emplace(model.device()); });
+    Work work(model.device());
+    const double seconds = texts.run(round + 1, [&] { work = Work(model.device()); });
     if (round >= 0) rates.push_back(test.all_tokens() / seconds);
-    row.dispatches = work->dispatches() / test.all_tokens();
-    row.submits = work->submits() / test.all_tokens();
+    row.dispatches = work.dispatches() / test.all_tokens();
+    row.submits = work.submits() / test.all_tokens();
   }
   for (double rate : rates) row.rate += rate / static_cast<double>(rates.size());
   for (double rate : rates) row.deviation += (rate - row.rate) * (rate - row.rate);
