@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "base/env.h"
@@ -105,6 +106,25 @@ fn main(@builtin(local_invocation_index) i: u32, @builtin(workgroup_id) id: vec3
     if (atomicLoad(&parts[group * 64u + i]) != part(group, i)) { right = 0u; }
   }
   atomicAdd(&out[i], right);
+}
+)";
+
+// A workgroup of one subgroup: each round every lane reads what another one left, one of them tells all the
+// others, and each writes again. Without a barrier that is only right where every lane has read before the
+// first one writes.
+constexpr std::string_view kLockstep = R"(
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+var<workgroup> words: array<u32, LANES>;
+var<workgroup> told: u32;
+@compute @workgroup_size(LANES)
+fn main(@builtin(local_invocation_index) lane: u32) {
+  words[lane] = lane;
+  for (var round = 0u; round < 64u; round++) {
+    let read = words[(lane + round + 1u) % LANES];
+    if (lane == round % LANES) { told = read; }
+    words[lane] = read * 3u + told + round;
+  }
+  for (var i = lane; i < 64u; i += LANES) { out[i] = words[(i + 1u) % LANES]; }
 }
 )";
 
@@ -267,6 +287,21 @@ bool last_workgroup_works(Device& device) {
   return std::ranges::all_of(words, [](uint32_t right) { return right == kCounters * kRounds; });
 }
 
+bool lockstep_works(Device& device, uint32_t lanes) {
+  std::vector<uint32_t> expected(lanes);
+  std::iota(expected.begin(), expected.end(), 0u);
+  for (uint32_t round = 0; round < 64; ++round) {
+    const std::vector<uint32_t> before = expected;
+    const uint32_t told = before[(round % lanes + round + 1) % lanes];
+    for (uint32_t lane = 0; lane < lanes; ++lane)
+      expected[lane] = before[(lane + round + 1) % lanes] * 3 + told + round;
+  }
+  const Words words = run(device, kLockstep, {{"LANES", lanes}});
+  for (uint32_t i = 0; i < kWords; ++i)
+    if (words[i] != expected[(i + 1) % lanes]) return false;
+  return true;
+}
+
 struct ScalarType {
   std::string_view name;
   uint32_t per_word;  // elements of 32 bits
@@ -382,6 +417,9 @@ Features prove_features(const Adapter& adapter) {
     if (proven.subgroups) {
       proven.subgroup_min = sizes.subgroup_min;
       proven.subgroup_max = sizes.subgroup_max;
+      proven.lockstep = sizes.subgroup_min == sizes.subgroup_max &&
+                        proves(adapter, {}, "lanes in lockstep",
+                               [&](Device& d) { return lockstep_works(d, sizes.subgroup_min); });
     }
   }
   if (api.is_dawn() && proven.subgroups && proven.f16) prove_matrices(adapter, proven);
@@ -417,6 +455,7 @@ Features enabled_features(const Features& proven) {
     if (name == "timestamps") features.timestamps = false;
     if (name == "immediates") features.immediates = false;
     if (name == "last_workgroup") features.last_workgroup = false;
+    if (name == "lockstep") features.lockstep = false;
     if (name == "subgroup_matrix" || name == "subgroups") features.matrices.clear();
   }
   if (!features.f16)

@@ -338,6 +338,7 @@ void Builder::groups(Context& context, int64_t groups, int threads, std::string_
 void Builder::dispatch(Context& context, int64_t groups) {
   if (groups == 0) return;
   std::string text = loaders_ + code;
+  if (lockstep) text = gpu::replace_all(text, "workgroupBarrier();", "");
   text += needed_prelude(text);
   Tape::Dispatch numbers{.numbers = numbers_, .constants = constants_};
   if (numbers_.size() > 64) {  // more than Params holds

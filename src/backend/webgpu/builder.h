@@ -34,6 +34,8 @@ class Builder {
   explicit Builder(std::string_view name);
   /// Numbers become part of the text, for kernels that are made for a few shapes anyway.
   bool literal = false;
+  /// A workgroup is a subgroup whose lanes are in step (Features::lockstep): barriers are left out.
+  bool lockstep = false;
 
   std::string number(int64_t value);                        ///< the name of a u32; negative values wrap
   std::string real(float value);                            ///< an f32, which may be infinite or NaN
