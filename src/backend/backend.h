@@ -134,6 +134,8 @@ class Backend {
   virtual int64_t least_tile() const { return 8; }
   /// Whether products with codes of activations are faster than those with floats.
   virtual bool prefers_codes() const { return true; }
+  /// Rows from which a product of halves, summed in f32, is much faster than other ones; 0: it never is.
+  virtual int64_t halves_rows() const { return 0; }
   /// Storages that one kernel can use.
   virtual int64_t most_storages() const { return 8; }
   /// Bytes of a storage that one kernel can read.

@@ -9,6 +9,7 @@
 #include "array/host_tensor.h"
 #include "llm/architecture.h"
 #include "llm/pass.h"
+#include "llm/passes.h"
 #include "llm/steps.h"
 #include "weft/llm.h"
 
@@ -100,6 +101,7 @@ class Model {
   const Architecture& architecture_;
   Pages pages_;
   Steps steps_{*this};
+  Passes passes_{*this};
 };
 
 }  // namespace weft::llm

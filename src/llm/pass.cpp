@@ -123,12 +123,37 @@ const Array& Pass::codes_of(const Array& x, int64_t k, int64_t bits) {
   return of_x.codes;
 }
 
+bool Pass::by_halves(const Array& rows, const Matrix& m) const {
+  const Backend& backend = rows.device().backend();
+  const int64_t least = backend.halves_rows();
+  return !state_.exact && least > 0 && rows.shape(0) >= least &&
+         (m.is_packed() || m.data.dtype() == DType::f16) &&
+         static_cast<uint64_t>(m.n * m.k) * size_of(DType::f16) <= backend.most_bytes();
+}
+
+Array Pass::times_halves(const Array& x, const Array& rows, const Matrix& m) {
+  constexpr double kShift = 16;  // a few models have activations beyond the range of halves
+  const std::string half(name_of(DType::f16));
+  Codes& of_x = codes_[{x.node().get(), kHalves}];
+  if (!of_x.codes) of_x = {x, as(rows * (1 / kShift), DType::f16)};
+  const Array w =
+      m.is_packed()
+          ? call("dequantize_packed", {m.data},
+                 {{"type", std::string(quant::traits(m.type).name)}, {"n", m.n}, {"k", m.k}, {"dtype", half}})
+          : m.data;
+  return call("matmul_batched", {of_x.codes, transpose(w, 0, 1)},
+              {{"dtype", std::string(name_of(DType::f32))}}) *
+         kShift;
+}
+
 Array Pass::times(const Array& given, const Matrix& m, int64_t bits) {
   const auto factored = factored_.find(given.node().get());
   const Array& x = factored == factored_.end() ? given : factored->second.rows;
   const Array rows = reshape(x, {-1, m.k});
   Array y;
-  if (!m.is_packed()) {
+  if (by_halves(rows, m)) {
+    y = times_halves(x, rows, m);
+  } else if (!m.is_packed()) {
     y = call("matmul_batched", {rows, transpose(m.data, 0, 1)});
   } else {
     Attrs attrs{{"type", std::string(quant::traits(m.type).name)}, {"n", m.n}, {"k", m.k}};

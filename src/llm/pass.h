@@ -112,12 +112,17 @@ class Pass {
   Array with_bias(const std::string& name, const Array& y);
   /// Whether kernels of products go on with what is behind them (Backend::joined_rows).
   bool joins(const Array& x) const;
+  /// Whether a product of rows of x is better off with all weights as halves (Backend::halves_rows).
+  bool by_halves(const Array& rows, const Matrix& m) const;
+  Array times_halves(const Array& x, const Array& rows, const Matrix& m);
 
   struct Codes {
     Array x, codes;  ///< x stays, so that no other array can have its address
   };
-  std::map<std::pair<const Node*, int64_t>, Codes> codes_;  ///< activation_codes, by their bits
-  bool takes_codes(const Array& x) const;                   ///< products with blocks
+  /// activation_codes by their bits, and halves by kHalves, of what several products read.
+  std::map<std::pair<const Node*, int64_t>, Codes> codes_;
+  static constexpr int64_t kHalves = 0;
+  bool takes_codes(const Array& x) const;  ///< products with blocks
   /// Those of x as rows of k, made once for all products that read them.
   const Array& codes_of(const Array& x, int64_t k, int64_t bits);
   /// A norm as rows and a factor for each: products are multiplied by the factor afterwards, so that the

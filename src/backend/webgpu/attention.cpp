@@ -35,7 +35,8 @@ struct Arrays {
   AttentionProblem problem;
   std::vector<Source> sources;
   const Operand* mask;
-  bool tokens_first = false;  // results are (tokens, heads, ..)
+  const Operand* positions = nullptr;  // of the queries among the keys, if not one after the other from 0
+  bool tokens_first = false;           // results are (tokens, heads, ..)
 
   int64_t head_count() const { return element_count(problem.batch) * problem.key_heads; }
 };
@@ -154,6 +155,10 @@ void declare(Builder& builder, const Arrays& arrays) {
   if (arrays.mask) bias = builder.load(*arrays.mask, "at");
   if (arrays.mask && arrays.mask->dtype == DType::boolean) bias = "select(HIDDEN, 0.0, " + bias + ")";
   builder.code += fmt::format("fn mask_bias(at: u32) -> f32 {{ return {}; }}\n", bias);
+  builder.code +=
+      fmt::format("fn position_of(row: u32) -> i32 {{ return {}; }}\n",
+                  arrays.positions ? builder.load(*arrays.positions, "min(row / group(), queries() - 1u)")
+                                   : "i32(row / group())");
   declare_head(builder, arrays, mask);
   declare_sources(builder, arrays);
   builder.code += embedded::webgpu_kernels("attention_scores");
@@ -291,6 +296,8 @@ bool has_eights(const Operand& x) {
   return whole;
 }
 
+/// Whether keys and values are halves that matrices can be made of. Queries, and weights, are rounded to
+/// halves then.
 bool fit_matrices(const Context& context, const Arrays& arrays) {
   const gpu::Features& features = context.device.features();
   const AttentionProblem& p = arrays.problem;
@@ -298,8 +305,8 @@ bool fit_matrices(const Context& context, const Arrays& arrays) {
     return m.input == "f16" && m.output == "f32" && m.m == 16 && m.n == 16 && m.k == 16;
   });
   return has_matrices && features.subgroup_min == 32 && features.subgroup_max == 32 && p.dim % 16 == 0 &&
-         p.value_dim % 16 == 0 && p.rows() >= 32 && arrays.sources[0].x.dtype == DType::f16 &&
-         has_eights(arrays.sources[1].x) && has_eights(arrays.sources[2].x);
+         p.value_dim % 16 == 0 && p.rows() >= 32 && has_eights(arrays.sources[1].x) &&
+         has_eights(arrays.sources[2].x);
 }
 
 void by_matrices(Context& context, const Arrays& arrays, const Operand& out, const Operand& lse) {
@@ -317,7 +324,7 @@ void by_matrices(Context& context, const Arrays& arrays, const Operand& out, con
                                                        {"KEY_MATRICES", kKeys / 16},
                                                        {"SCORE_FOURS", kKeys / 8},
                                                        {"SCORE_EIGHTS", kKeys / 16}};
-  const Results results(context, {{"OUT", out}}, 5);
+  const Results results(context, {{"OUT", out}}, 6);
   Builder builder("attention_matrices");
   for (const auto& [name, value] : constants)
     builder.settings.push_back({name, static_cast<uint32_t>(value)});
@@ -505,7 +512,7 @@ void attention(Context& context, const Step& step) {
   const Arrays arrays{.problem{q.layout, k.layout, v.layout, *step.attrs},
                       .sources = {{"QUERY", "q", q, true}, {"KEY", "k", k, false}, {"VALUE", "v", v, false}},
                       .mask = masked ? &step.inputs[3] : nullptr};
-  if (arrays.problem.rows() > kFewRows && fit_matrices(context, arrays))
+  if (q.dtype == DType::f16 && fit_matrices(context, arrays))
     return by_matrices(context, arrays, step.outputs[0], step.outputs[1]);
   (arrays.problem.rows() <= kFewRows ? by_splits : by_tiles)(context, arrays, step.outputs[0],
                                                              step.outputs[1]);
@@ -545,19 +552,25 @@ void cached_attention(Context& context, const Step& step) {
   };
   const Operand queries{q.storage, q.dtype, q.layout.permuted({1, 0, 2})},
       k = heads_of(cached_keys, p.dim), v = heads_of(cached_values, p.value_dim),
-      mask = cache_mask(context, p, ints, slopes), lse = floats(context, {p.tokens * p.heads});
-  Attrs attrs{{"scale", double{p.scale}}, {"causal", false}};  // the mask says it
+      lse = floats(context, {p.tokens * p.heads});
+  // Keys of one sequence are where their positions say. Otherwise a mask tells which are seen.
+  const bool in_order = p.causal && p.pitch == keys && !slopes.storage;
+  Attrs attrs{{"scale", double{p.scale}}, {"causal", in_order}};
+  if (in_order && p.window > 0) attrs.set("window", p.window);
+  const Operand mask = in_order ? Operand{} : cache_mask(context, p, ints, slopes);
   if (p.softcap > 0) attrs.set("softcap", double{p.softcap});
   const Arrays arrays{.problem{queries.layout, k.layout, v.layout, attrs},
                       .sources = {{"QUERY", "q", queries, true},
                                   {"KEY", "k", k, false, places},
                                   {"VALUE", "v", v, false, places}},
-                      .mask = &mask,
+                      .mask = in_order ? nullptr : &mask,
+                      .positions = in_order ? &ints[3] : nullptr,
                       .tokens_first = true};
   const Operand sums = sinks.storage ? floats(context, out.layout.shape) : out;
   const bool few =
       arrays.problem.rows() <= kFewRows || std::max(p.dim, p.value_dim) > AttentionProblem::kMaxDim;
-  (few ? by_splits : by_tiles)(context, arrays, sums, lse);
+  // What is read from the cache was rounded already.
+  (few ? by_splits : fit_matrices(context, arrays) ? by_matrices : by_tiles)(context, arrays, sums, lse);
   if (sinks.storage) add_sinks(context, p, sums, lse, sinks, out);
 }
 

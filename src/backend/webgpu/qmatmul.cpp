@@ -72,54 +72,6 @@ void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t
                    .outputs = {operand(step.outputs[0].storage, Layout::contiguous({m, n}))}});
 }
 
-/// Codes of activations as halves (m, k), times a factor.
-void widen_codes(Context& context, const Operand& codes, const Operand& out, int64_t bits, float factor) {
-  const int64_t blocks = element_count(out.layout.shape) / 32;
-  const Operand x = without_gaps(context, codes, 4);
-  Builder builder("widen_codes");
-  builder.code = fmt::format("fn x4(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n",
-                             builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
-  builder.code += number_function("all_blocks", builder.number(blocks));
-  builder.code += fmt::format("fn store4(at: u32, four: vec4<u32>) {{ {}[at] = four; }}\n",
-                              builder.write(buffer_of(out), 4));
-  builder.code += codes_constants(bits) + fmt::format("const FACTOR = {:f};\n", factor);
-  builder.code += embedded::webgpu_kernels("widen_codes");
-  builder.groups(context, (2 * blocks + 63) / 64, 64, "  widen(index * 64u + thread);\n");
-}
-
-constexpr int64_t kManyRows = 128;  // of x, for which unpacking all weights pays
-
-/// Whether a product is better off as one of halves: the device multiplies matrices of them.
-bool pays_as_halves(const Context& context, const Step& step, int64_t m, int64_t n, int64_t k) {
-  return step.kernel == "qmatmul_codes" && m >= kManyRows && k % 32 == 0 &&
-         MatmulDevice(context.device).matrix() &&
-         static_cast<uint64_t>(n * k) * 2 <= context.device.limits().max_binding_size;
-}
-
-/// Activations are made smaller and weights larger by the same power of two, so that those beyond the range
-/// of halves, which a few models have, fit.
-void multiply_halves(Context& context, const Step& step, int64_t m, int64_t n, int64_t k) {
-  constexpr float kShift = 16;
-  const auto halves = [&](int64_t rows) {
-    return Operand{std::make_shared<WebgpuStorage>(context.scratch(rows * k / 2, "halves")), DType::f16,
-                   Layout::contiguous({rows, k})};
-  };
-  const Operand x = halves(m), w = halves(n);
-  widen_codes(context, step.inputs[0], x, step.attrs->integer("bits"), 1 / kShift);
-  dequantize_packed(
-      context,
-      {.kernel = "dequantize_packed", .inputs = {step.inputs[1]}, .outputs = {w}, .attrs = step.attrs},
-      kShift);
-  Step product{.kernel = "matmul_batched",
-               .inputs = {x, {w.storage, w.dtype, w.layout.permuted({1, 0})}},
-               .outputs = step.outputs,
-               .attrs = step.attrs,
-               .program = step.program};
-  product.inputs.insert(product.inputs.end(), step.inputs.begin() + 2, step.inputs.end());
-  product.outputs[0].layout = Layout::contiguous({m, n});
-  matmul(context, product);
-}
-
 }  // namespace
 
 std::string codes_constants(int64_t bits) {
@@ -331,7 +283,6 @@ void qmatmul(Context& context, const Step& step) {
   const int64_t n = step.attrs->integer("n"), k = step.attrs->integer("k");
   const int64_t m = n > 0 ? element_count(step.outputs[0].layout.shape) / n : 0;
   if (pays_dequantized(context, step, m)) return multiply_dequantized(context, step, m, n, k);
-  if (pays_as_halves(context, step, m, n, k)) return multiply_halves(context, step, m, n, k);
   if (context.software) return multiply_packed(context, step, lanes_form(context.device.features()));
   QuantForm form = quant_form(context.device, m, n, k);
   if (!step.tiles.empty()) form = joined_form(context.device, form, m, step.tiles[0]);

@@ -58,9 +58,6 @@ void declare_sections(Context& context, Builder& builder, const Operand& packed,
 /// The levels of a table, four in a word: numbers, so that types share a kernel.
 std::string table_words(Builder& builder, const quant::Coding& coding);
 
-/// With all values times a factor.
-void dequantize_packed(Context& context, const Step& step, float factor);
-
 std::string_view name_of_scales(quant::Scales scales);
 
 }  // namespace weft::webgpu

@@ -217,10 +217,6 @@ void repack(Context& context, const Step& step) {
 }
 
 void dequantize_packed(Context& context, const Step& step) {
-  dequantize_packed(context, step, 1);
-}
-
-void dequantize_packed(Context& context, const Step& step, float factor) {
   const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), step.attrs->integer("n"),
                                step.attrs->integer("k"), packed_together(context));
   if (element_count(step.outputs[0].layout.shape) == 0) return;
@@ -231,9 +227,7 @@ void dequantize_packed(Context& context, const Step& step, float factor) {
   else
     declare_packed(context, builder, step.inputs[0], packing, false);
   builder.code += fmt::format("fn size_n() -> u32 {{ return {}; }}\n", builder.number(packing.n));
-  builder.code += "fn store8(at: u32, plain_low: vec4<f32>, plain_high: vec4<f32>) {\n";
-  const std::string times = factor == 1 ? "" : " * " + builder.real(factor);
-  builder.code += fmt::format("  let low = plain_low{0};\n  let high = plain_high{0};\n", times);
+  builder.code += "fn store8(at: u32, low: vec4<f32>, high: vec4<f32>) {\n";
   const std::string to = builder.write(buffer_of(out), 4);
   if (out.dtype == DType::f32)
     builder.code += fmt::format(

@@ -70,9 +70,10 @@ void Tape::write_tables(gpu::Device& device) const {
     if (d.table && !d.constants.empty()) device.write(d.table, 0, std::as_bytes(std::span(d.numbers)));
 }
 
-void Tape::replay(gpu::Recorder& recorder, std::span<const gpu::Buffer> buffers) const {
+void Tape::replay(gpu::Recorder& recorder, std::span<const gpu::Buffer> buffers, size_t first,
+                  size_t count) const {
   std::vector<gpu::Binding> bindings;
-  for (const Dispatch& d : dispatches) {
+  for (const Dispatch& d : std::span(dispatches).subspan(first, count)) {
     bindings.clear();
     for (const Part& part : d.bindings) {
       const gpu::Buffer& buffer = part.buffer < 0 ? part.fixed : buffers[static_cast<size_t>(part.buffer)];

@@ -43,8 +43,10 @@ struct Tape : Prepared {
   bool set(std::span<const double> constants);
   void write_tables(gpu::Device& device) const;
 
-  /// `buffers`: those that the steps were recorded with, or others in their places; then scratch.
-  void replay(gpu::Recorder& recorder, std::span<const gpu::Buffer> buffers) const;
+  /// `count` dispatches from `first` on. `buffers`: those that the steps were recorded with, or others in
+  /// their places; then scratch.
+  void replay(gpu::Recorder& recorder, std::span<const gpu::Buffer> buffers, size_t first,
+              size_t count) const;
 };
 
 /// Where steps are recorded: kernels see real buffers, the tape remembers which place each has.

@@ -1,5 +1,6 @@
 #include "backend/webgpu/webgpu_backend.h"
 
+#include "backend/webgpu/matmul.h"
 #include "backend/webgpu/qmatmul.h"
 #include "backend/webgpu/tape.h"
 #include "base/error.h"
@@ -18,6 +19,9 @@ std::vector<gpu::Buffer> buffers_of(std::span<const StoragePtr> storages) {
   for (const StoragePtr& storage : storages) buffers.push_back(own(storage, "run"));
   return buffers;
 }
+
+// Dispatches of a run: the GPU begins with these while more are recorded.
+constexpr size_t kMostAtOnce = 128;
 
 class GpuRead : public PendingRead {
  public:
@@ -103,7 +107,15 @@ void WebgpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages
     submit();
     return measure(tape, buffers_of(storages));
   }
-  as_one([&] { tape.replay(*recorder_, buffers_of(storages)); });
+  const bool alone = !recorder_;
+  as_one([&] {
+    const std::vector<gpu::Buffer> buffers = buffers_of(storages);
+    const size_t all = tape.dispatches.size();
+    for (size_t first = 0; first < all; first += kMostAtOnce) {
+      tape.replay(*recorder_, buffers, first, std::min(kMostAtOnce, all - first));
+      if (alone) submit();
+    }
+  });
 }
 
 void WebgpuBackend::trace(KernelTimes* times) {
@@ -113,7 +125,7 @@ void WebgpuBackend::trace(KernelTimes* times) {
 /// Every dispatch in a pass of its own, whose beginning and end the GPU writes down.
 void WebgpuBackend::measure(const webgpu::Tape& tape, std::span<const gpu::Buffer> buffers) {
   gpu::Recorder recorder(device_, "trace", true);
-  tape.replay(recorder, buffers);
+  tape.replay(recorder, buffers, 0, tape.dispatches.size());
   if (recorder.empty()) return;
   recorder.submit();
   const std::vector<gpu::Timing> timings = recorder.timings();
@@ -133,6 +145,11 @@ MemoryUse WebgpuBackend::memory() const {
 int64_t WebgpuBackend::least_tile() const {
   const webgpu::QuantForm lanes = webgpu::lanes_form(device_.features());
   return software_ ? lanes.threads * lanes.rows : Backend::least_tile();
+}
+
+int64_t WebgpuBackend::halves_rows() const {
+  constexpr int64_t kManyRows = 128;  // for which unpacking all weights pays
+  return webgpu::MatmulDevice(device_).matrix() ? kManyRows : 0;
 }
 
 bool WebgpuBackend::has_kernel(std::string_view op) const {

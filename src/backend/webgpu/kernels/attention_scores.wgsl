@@ -1,7 +1,7 @@
 // What every form of attention needs. Rows are the queries that share a key head: row r is position r / group() of the
 // group's query head r % group().
 // Written around this by attention.cpp: the sizes; Head (index, offsets of its arrays) and head_of; for the sources QUERY,
-// KEY, VALUE, GRADIENT columns, row_of, load and load_pair; mask_bias.
+// KEY, VALUE, GRADIENT columns, row_of, load and load_pair; mask_bias; position_of a row, the key that is its own.
 const OUT = 0u;               // the forward kernels' output
 const NOWHERE = 0xffffffffu;  // row_of a row that is not there
 const HIDDEN = -3.0e38;       // the score of a key that a query does not see
@@ -26,7 +26,6 @@ fn weight(s: f32, top: f32) -> f32 { return select(exp(s - top), 0.0, s < LOW); 
 // The gradient of a product, from its score, its weight and the gradient of that.
 fn slope_of(s: vec2<f32>, w: f32, of_weight: f32, delta: f32) -> f32 { return w * (of_weight - delta) * s.y * scale(); }
 
-fn position_of(row: u32) -> i32 { return i32(row / group()); }
 fn mask_row_of(head: Head, row: u32) -> u32 {
   return head.mask + row % group() * mask_head() + row / group() * mask_token();
 }
