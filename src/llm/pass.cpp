@@ -151,7 +151,7 @@ Array Pass::times(const Array& given, const Matrix& m, int64_t bits) {
   const Array& x = factored == factored_.end() ? given : factored->second.rows;
   const Array rows = reshape(x, {-1, m.k});
   Array y;
-  if (by_halves(rows, m)) {
+  if (bits == kBits && by_halves(rows, m)) {
     y = times_halves(x, rows, m);
   } else if (!m.is_packed()) {
     y = call("matmul_batched", {rows, transpose(m.data, 0, 1)});

@@ -303,8 +303,9 @@ const std::map<std::string, std::string>& without() {
     };
     add("to bool", {"all", "any", "eq", "ne", "lt", "le", "gt", "ge", "isinf", "isnan", "logical_and",
                     "logical_not", "logical_or", "logical_xor", "reduce_all", "reduce_any"});
-    add("integers in", {"bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "one_hot",
-                        "dequantize", "qembedding", "repack", "dequantize_packed", "qmatmul_codes"});
+    add("integers in",
+        {"bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "one_hot", "dequantize",
+         "qembedding", "repack", "dequantize_packed", "qmatmul_codes", "expert_matmul"});
     add("codes out", {"quantize", "activation_codes"});
     add("of passes that are not differentiated", {"cached_attention"});
     add("indices out",
