@@ -7,7 +7,7 @@
 namespace weft::llm {
 namespace {
 
-constexpr size_t kMostRecorded = 4;  // each keeps the memory that it works in
+constexpr size_t kMostRecorded = 2;  // each keeps the memory that it works in
 
 /// What changes from pass to pass, by the names that Pass has for it.
 constexpr std::pair<const char*, std::vector<int32_t> Batch::*> kInputs[] = {
