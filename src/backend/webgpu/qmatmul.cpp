@@ -19,6 +19,7 @@ namespace weft::webgpu {
 namespace {
 
 constexpr int64_t kMostVectors = 8;  // rows of x that multiply_vectors takes at once
+constexpr int64_t kFewRows = 24;     // up to which weights are read again rather than tiles left half empty
 
 std::string number_function(std::string_view name, const std::string& value) {
   return fmt::format("fn {}() -> u32 {{ return {}; }}\n", name, value);
@@ -172,7 +173,7 @@ QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k)
       std::min(kMostVectors, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m))));
   // Invocations are SIMD lanes of a CPU: each takes its rows alone.
   if (device.type() == gpu::AdapterType::cpu) return {.threads = 64, .barriers = false};
-  if (m > kMostVectors) return {.tiles = true, .threads = 256};
+  if (m > kFewRows) return {.tiles = true, .threads = 256};
   QuantForm form{.threads = 256, .lanes = 32, .rows = 1, .vectors = vectors};
   form.subgroups = features.subgroups && features.subgroup_min >= 8;
   if (form.subgroups) form.lanes = std::min<int64_t>(form.lanes, features.subgroup_min);
