@@ -54,6 +54,9 @@ fn weft_round_f16(x: f32) -> f32 {
 }
 fn weft_round_bf16(x: f32) -> f32 { return weft_from_bf16(weft_to_bf16(x)); }
 fn weft_wrap_i8(x: i32) -> i32 { return (x << 24u) >> 24u; }
+fn weft_signed_bytes(word: u32) -> vec4<f32> {
+  return vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u));
+}
 
 // Toward zero; out of range is clamped for i32, and wraps for u32 as a conversion through 64 bits does.
 fn weft_to_i32(x: f32) -> i32 {

@@ -9,9 +9,7 @@ struct Bytes {
 }
 
 // Signed bytes; codes are below 64.
-fn floats_of(bytes: u32) -> vec4<f32> {
-  return vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(bytes) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u));
-}
+fn floats_of(bytes: u32) -> vec4<f32> { return weft_signed_bytes(bytes); }
 
 // ---- Codes: `unit` counts 32 elements, `start` is the plane's first word.
 fn plane_8(start: u32, unit: u32) -> Bytes {
