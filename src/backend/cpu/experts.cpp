@@ -89,8 +89,7 @@ class ExpertProduct {
                           bits > 0 ? nullptr : reinterpret_cast<const float*>(rows[i].x),
                           bits > 0 ? reinterpret_cast<const uint32_t*>(rows[i].x) : nullptr,
                           std::ssize(chosen_[i].rows), rows[i].y});
-    const QuantTasks tasks = tasks_of(products[0]);
-    multiply(pool_, products, bits == 16 ? tasks.codes_16 : bits == 8 ? tasks.codes_8 : tasks.floats);
+    multiply(pool_, products, tasks_of(products[0]).of(bits));
   }
 
   void multiply_floats(const std::vector<Rows>& rows) const {

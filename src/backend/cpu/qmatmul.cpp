@@ -396,7 +396,7 @@ void qmatmul_packed(ThreadPool& pool, std::span<const Tensor> inputs, std::span<
   QuantProduct p = product_of(inputs, outputs[0], attrs);
   std::vector<float> copied;
   p.x = without_gaps(pool, inputs[0], copied);
-  multiply(pool, std::span(&p, 1), tasks_of(p).floats);
+  multiply(pool, std::span(&p, 1), tasks_of(p).of(0));
 }
 
 void qmatmul_codes(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
@@ -404,8 +404,7 @@ void qmatmul_codes(ThreadPool& pool, std::span<const Tensor> inputs, std::span<c
   QuantProduct p = product_of(inputs, outputs[0], attrs);
   std::vector<uint32_t> copied;
   p.codes = without_gaps(pool, inputs[0], copied);
-  const QuantTasks tasks = tasks_of(p);
-  multiply(pool, std::span(&p, 1), attrs.integer("bits") == 16 ? tasks.codes_16 : tasks.codes_8);
+  multiply(pool, std::span(&p, 1), tasks_of(p).of(attrs.integer("bits")));
 }
 
 void activation_codes(ThreadPool& pool, std::span<const Tensor> inputs, std::span<const Tensor> outputs,

@@ -38,6 +38,9 @@ using QuantTask = void (*)(const QuantProduct& product, int64_t begin, int64_t e
                            int64_t rows);
 struct QuantTasks {
   QuantTask floats, codes_8, codes_16;  // by what x is
+
+  /// For codes of so many bits, 0: floats.
+  QuantTask of(int64_t bits) const { return bits == 16 ? codes_16 : bits == 8 ? codes_8 : floats; }
 };
 
 struct QuantTarget {
