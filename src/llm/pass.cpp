@@ -12,6 +12,11 @@
 namespace weft::llm {
 namespace {
 
+/// What ops with packed weights ask for.
+Attrs packed_attrs(const Matrix& m) {
+  return {{"type", std::string(quant::traits(m.type).name)}, {"n", m.n}, {"k", m.k}};
+}
+
 std::string weight(const std::string& name) {
   return name + ".weight";
 }
@@ -133,14 +138,14 @@ bool Pass::by_halves(const Array& rows, const Matrix& m) const {
 
 Array Pass::times_halves(const Array& x, const Array& rows, const Matrix& m) {
   constexpr double kShift = 16;  // a few models have activations beyond the range of halves
-  const std::string half(name_of(DType::f16));
   Codes& of_x = codes_[{x.node().get(), kHalves}];
   if (!of_x.codes) of_x = {x, as(rows * (1 / kShift), DType::f16)};
-  const Array w =
-      m.is_packed()
-          ? call("dequantize_packed", {m.data},
-                 {{"type", std::string(quant::traits(m.type).name)}, {"n", m.n}, {"k", m.k}, {"dtype", half}})
-          : m.data;
+  Array w = m.data;
+  if (m.is_packed()) {
+    Attrs attrs = packed_attrs(m);
+    attrs.set("dtype", std::string(name_of(DType::f16)));
+    w = call("dequantize_packed", {w}, attrs);
+  }
   return call("matmul_batched", {of_x.codes, transpose(w, 0, 1)},
               {{"dtype", std::string(name_of(DType::f32))}}) *
          kShift;
@@ -156,7 +161,7 @@ Array Pass::times(const Array& given, const Matrix& m, int64_t bits) {
   } else if (!m.is_packed()) {
     y = call("matmul_batched", {rows, transpose(m.data, 0, 1)});
   } else {
-    Attrs attrs{{"type", std::string(quant::traits(m.type).name)}, {"n", m.n}, {"k", m.k}};
+    Attrs attrs = packed_attrs(m);
     if (!takes_codes(x)) {
       y = call("qmatmul_packed", {rows, m.data}, attrs);
     } else {
