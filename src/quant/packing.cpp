@@ -31,6 +31,27 @@ void put_plane(const uint8_t* codes, uint32_t low, uint32_t bits, uint32_t* word
       words[j * bits / 8 * stride] |= (codes[4 * j + c] >> low & mask) << (8 * c + j * bits % 8);
 }
 
+/// Scale and minimum of group g go into bytes g / 2 of three words that a CPU reads: the low 6 bits of words
+/// 0 and 1 are those of even groups, of word 2 scales of odd ones, whose minima are above them, 2 bits in
+/// each word.
+template <typename Word>
+void put_six(uint32_t scale, uint32_t min, uint32_t g, const Word& word) {
+  const uint32_t shift = g / 2 * 8;
+  word(g % 2 * 2) |= scale << shift;
+  if (g % 2 == 0)
+    word(1) |= min << shift;
+  else
+    for (int64_t i = 0; i < 3; ++i) word(i) |= (min >> 2 * i & 3) << (shift + 6);
+}
+template <typename Word>
+uint32_t six_at(uint32_t g, const Word& word) {
+  const uint32_t shift = g / 2 * 8, scale = word(g % 2 * 2) >> shift & 63;
+  if (g % 2 == 0) return scale | (word(1) >> shift & 63) << 8;
+  uint32_t min = 0;
+  for (int64_t i = 0; i < 3; ++i) min |= (word(i) >> (shift + 6) & 3) << 2 * i;
+  return scale | min << 8;
+}
+
 /// The scales of the block that starts at `element` of its row.
 void put_scales(const Packing& p, const Unpacked& block, int64_t row, int64_t element, uint32_t* words) {
   uint32_t* to = words + p.at(p.scales, row, element);
@@ -50,6 +71,10 @@ void put_scales(const Packing& p, const Unpacked& block, int64_t row, int64_t el
       word(0) = block.factor;
       for (uint32_t g = 0; g < 8; ++g) {
         const uint32_t scale = block.parts[g] & 255u, min = block.parts[g] >> 8;
+        if (p.together > 1) {
+          put_six(scale, min, g, [&](int64_t i) -> uint32_t& { return word(1 + i); });
+          continue;
+        }
         word(1) |= (scale & 15) << 4 * g;
         word(2) |= (min & 15) << 4 * g;
         word(3) |= (scale >> 4) << 2 * g | (min >> 4) << (16 + 2 * g);
@@ -91,6 +116,8 @@ ScaleMin scale_min_at(const Packing& p, int64_t row, int64_t element, const uint
     case Scales::parts:
       return scale_min(scales, 0, word(0) >> g * 16 & 0xffff);
     case Scales::sixes: {
+      if (p.together > 1)
+        return scale_min(scales, word(0), six_at(g, [&](int64_t i) { return word(1 + i); }));
       const uint32_t scale = (word(1) >> 4 * g & 15) | (word(3) >> 2 * g & 3) << 4;
       const uint32_t min = (word(2) >> 4 * g & 15) | (word(3) >> (16 + 2 * g) & 3) << 4;
       return scale_min(scales, word(0), scale | min << 8);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,6 +21,7 @@
 ///   halves           32, 1   the factor
 ///   parts            32, 1   two parts of 16 bits
 ///   sixes           256, 4   the factor | 8 low nibbles of scales | 8 of minima | 8 upper 2 bits of each
+///                            interleaved: the factor | 3 words of put_six
 ///   nibbles, bytes  256, 5   the factor | 16 parts of 8 bits
 ///
 /// A section holds its units row by row, and starts at a multiple of 4 words. Rows are filled up with zeros
@@ -41,7 +43,7 @@ inline constexpr int64_t whole_panels(int64_t rows) {
 struct Section {
   int64_t start;            ///< words
   int64_t units;            ///< of a row
-  int64_t elements, words;  ///< of a unit
+  int64_t elements, words;  ///< of a unit; a power of two of elements
 };
 
 class Packing {
@@ -53,7 +55,7 @@ class Packing {
   Type type;
   int64_t n, k, together;
   int64_t groups;               ///< of kPackedRows rows, fill included
-  int64_t tile;                 ///< elements, where rows are interleaved
+  int64_t tile;                 ///< elements, where rows are interleaved: a power of two
   std::vector<Section> planes;  ///< bits of a plane = words of its units
   Section scales;
   int64_t size;  ///< words
@@ -62,12 +64,13 @@ class Packing {
   int64_t at(const Section& section, int64_t row, int64_t element) const {
     if (together == 1)
       return section.start + (row * section.units + element / section.elements) * section.words;
-    const auto units = [&](int64_t elements) { return (elements + section.elements - 1) / section.elements; };
+    // Without divisions, which would take a tenth of the time of a tile's products.
+    const int shift = std::countr_zero(static_cast<uint64_t>(section.elements));
+    const auto units = [&](int64_t elements) { return (elements + section.elements - 1) >> shift; };
     const int64_t group = row / kPackedRows, panel = group / kPanelGroups * kPanelGroups,
-                  in_panel = std::min(kPanelGroups, groups - panel), first = element / tile * tile;
+                  in_panel = std::min(kPanelGroups, groups - panel), first = element & -tile;
     const int64_t before = panel * section.units + in_panel * units(first) +
-                           (group - panel) * units(std::min(tile, k - first)) +
-                           (element - first) / section.elements;
+                           (group - panel) * units(std::min(tile, k - first)) + ((element - first) >> shift);
     return section.start + before * section.words * kPackedRows + row % kPackedRows;
   }
 

@@ -90,7 +90,8 @@ void multiply_floats(const QuantProduct& p, int64_t begin, int64_t end, int64_t 
   const int64_t k = p.packing.k;
   // In one place: what is taken apart meets many rows.
   const auto visit = [&](int64_t block, int64_t lane, const Units& units,
-                         BlockScales<kScales> scales) HWY_ATTR {
+                         SpanScales<kScales>& span) HWY_ATTR {
+    BlockScales<kScales> scales = span.take();
     if constexpr (!quant::has_minimum(kScales))
       for (GroupScale& group : scales.groups) group.min = hn::Mul(group.scale, offset);
     [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
@@ -108,7 +109,8 @@ void multiply_floats(const QuantProduct& p, int64_t begin, int64_t end, int64_t 
   const Blocks<kBits, kScales> weights(p);
   for (int64_t group = begin; group < end; ++group) {
     std::fill_n(sums, rows * kPackedRows, 0.0f);
-    for (int64_t first = 0; first < k; first += p.packing.tile) weights.visit_tile(group, first, visit);
+    for (int64_t first = 0; first < k; first += p.packing.tile)
+      weights.visit_tile(group, first, visit, [](auto...) {});
     store(p, group, row, rows, sums);
   }
 }
@@ -150,49 +152,125 @@ HWY_INLINE IntVector dot(IntVector sum, WordVector weights, const uint32_t* x) {
 #endif
 }
 
-/// 32 elements of as many rows of weights as a vector has lanes, ready for products with any number of x.
-template <uint32_t kBits, bool kTable, Scales kScales>
-struct CodeBlock {
+/// The codes of 32 elements of as many rows of weights as a vector has lanes, unpacked when they are asked
+/// for.
+template <uint32_t kBits, bool kTable>
+struct PackedCodes {
+  template <uint32_t kWord>
+  HWY_INLINE WordVector word() const {
+    return levels<kTable>(code_bytes<kBits, kWord>(units), table);
+  }
+
+  Units units;
+  const uint8_t* table;
+};
+
+/// The same, ready for products with many x.
+struct UnpackedCodes {
+  template <uint32_t kBits, bool kTable>
+  HWY_INLINE explicit UnpackedCodes(const PackedCodes<kBits, kTable>& packed) {
+    [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
+      ((words[kWord] = packed.template word<kWord>()), ...);
+    }(std::make_integer_sequence<uint32_t, 8>());
+  }
+  template <uint32_t kWord>
+  HWY_INLINE WordVector word() const {
+    return words[kWord];
+  }
+
+  WordVector words[8];
+};
+
+/// Products of 32 elements, of which codes of x have kBytes bytes each.
+template <uint32_t kBits, bool kTable, Scales kScales, int kBytes>
+struct BlockProduct {
   static constexpr bool kSigned = kTable || kBits == 8, kMinimum = quant::has_minimum(kScales);
   static constexpr int kGroups = BlockScales<kScales>::kGroups;
 
-  HWY_INLINE CodeBlock(const Units& units, const uint8_t* table, const BlockScales<kScales>& of)
-      : scales(of) {
+  /// Levels times a group of x, in units of its scale. Either the type has minima or its codes an offset,
+  /// never both; offsets are taken off here.
+  template <int kGroup, typename Codes>
+  HWY_INLINE IntVector of(const Codes& w) const {
+    IntVector bytes[2] = {hn::Zero(Ints()), hn::Zero(Ints())};  // codes, rests
+    if constexpr (!kMinimum)
+      bytes[kBytes - 1] =
+          hn::Set(Ints(), -offset * (kGroups == 1 ? facts.sums[0] + facts.sums[1] : facts.sums[kGroup]));
+    const auto add = [&]<uint32_t kWord>() HWY_ATTR {
+      const WordVector word = w.template word<kWord>();
+      for (int b = 0; b < kBytes; ++b) bytes[b] = dot<kSigned>(bytes[b], word, x + b * 8 + kWord);
+    };
+    constexpr uint32_t kWords = 8 / kGroups;
     [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
-      ((words[kWord] = levels<kTable>(code_bytes<kBits, kWord>(units), table)), ...);
-    }(std::make_integer_sequence<uint32_t, 8>());
+      (add.template operator()<kGroup * kWords + kWord>(), ...);
+    }(std::make_integer_sequence<uint32_t, kWords>());
+    return kBytes == 2 ? hn::Add(hn::ShiftLeft<8>(bytes[0]), bytes[1]) : bytes[0];
+  }
+  /// What a group's minimum is multiplied with.
+  HWY_INLINE FloatVector x_sum(int g) const {
+    return hn::Set(Floats(), kGroups == 1 ? facts.total : facts.scale * static_cast<float>(facts.sums[g]));
+  }
+  /// add.operator()<kGroup>() for all groups.
+  template <typename Add>
+  static HWY_INLINE void for_groups(const Add& add) {
+    add.template operator()<0>();
+    if constexpr (kGroups == 2) add.template operator()<1>();
   }
 
-  /// sum + the products with 32 elements. Either the type has minima or its codes an offset, never both;
-  /// offsets are taken off in integers.
-  template <int kBytes>
-  HWY_INLINE FloatVector add_to(FloatVector sum, const uint32_t* x, const CodeFacts& facts,
-                                int offset) const {
+  /// sum + all of them.
+  template <typename Codes>
+  HWY_INLINE FloatVector add_to(FloatVector sum, const Codes& w, const BlockScales<kScales>& scales) const {
     const Floats d;
-    const int32_t* x_sums = kGroups == 1 ? &facts.sum : facts.sums;
-    FloatVector all;  // in units of the scale of x
-    for (int g = 0; g < kGroups; ++g) {
-      IntVector bytes[2] = {hn::Zero(Ints()), hn::Zero(Ints())};  // codes, rests
-      if constexpr (!kMinimum) bytes[kBytes - 1] = hn::Set(Ints(), -offset * x_sums[g]);
-      for (int j = g * 8 / kGroups; j < (g + 1) * 8 / kGroups; ++j)
-        for (int b = 0; b < kBytes; ++b) bytes[b] = dot<kSigned>(bytes[b], words[j], x + b * 8 + j);
-      if constexpr (kBytes == 2) bytes[0] = hn::Add(hn::ShiftLeft<8>(bytes[0]), bytes[1]);
-      const auto& [scale, min] = scales.groups[g];
-      const FloatVector part = hn::ConvertTo(d, bytes[0]);
-      all = g == 0 ? hn::Mul(part, scale) : hn::MulAdd(part, scale, all);
-      if constexpr (kMinimum) all = hn::MulAdd(hn::ConvertTo(d, hn::Set(Ints(), x_sums[g])), min, all);
-    }
-    return hn::MulAdd(all, hn::Set(d, facts.scale), sum);
+    for_groups([&]<int kGroup>() HWY_ATTR {
+      const auto& [scale, min] = scales.groups[kGroup];
+      const FloatVector scaled = hn::Mul(hn::ConvertTo(d, of<kGroup>(w)), scale);
+      sum = hn::MulAdd(scaled, hn::Set(d, facts.scale), sum);
+      if constexpr (kMinimum) sum = hn::MulAdd(x_sum(kGroup), min, sum);
+    });
+    return sum;
   }
 
-  BlockScales<kScales> scales;
-  WordVector words[8];
+  const uint32_t* x;
+  const CodeFacts& facts;
+  int offset;
+};
+
+/// What the blocks of a span add up to, before its factors multiply it.
+template <Scales kScales>
+class SpanSum {
+ public:
+  HWY_INLINE SpanSum() : scaled_(hn::Zero(Floats())), minima_(scaled_) {}
+
+  template <typename Product, typename Codes>
+  HWY_INLINE void add(const Product& product, const Codes& w, const BlockParts<kScales>& parts) {
+    const Floats d;
+    Product::for_groups([&]<int kGroup>() HWY_ATTR {
+      const IntVector products = product.template of<kGroup>(w);
+      const auto& [scale, min] = parts.groups[kGroup];
+      // 31 bits hold them times the part, but where levels are large.
+      const FloatVector scaled = Product::kSigned
+                                     ? hn::Mul(hn::ConvertTo(d, products), hn::ConvertTo(d, scale))
+                                     : hn::ConvertTo(d, hn::Mul(products, scale));
+      scaled_ = hn::MulAdd(scaled, hn::Set(d, product.facts.scale), scaled_);
+      if constexpr (Product::kMinimum)
+        minima_ = hn::MulAdd(hn::ConvertTo(d, min), product.x_sum(kGroup), minima_);
+    });
+  }
+  /// Added to `sum`, and gone.
+  HWY_INLINE void move_to(FloatVector& sum, const SpanScales<kScales>& scales) {
+    sum = hn::MulAdd(scaled_, scales.factor(), sum);
+    if constexpr (quant::has_minimum(kScales)) sum = hn::MulAdd(minima_, scales.min_factor(), sum);
+    scaled_ = minima_ = hn::Zero(Floats());
+  }
+
+ private:
+  FloatVector scaled_, minima_;
 };
 
 /// One row of x. The weights are read in the order in which they lie: panel, tile, group of rows.
 template <uint32_t kBits, bool kTable, Scales kScales, int kBytes>
 void multiply_row(const QuantProduct& p, int64_t begin, int64_t end, int64_t row) {
-  using Block = CodeBlock<kBits, kTable, kScales>;
+  using Product = BlockProduct<kBits, kTable, kScales, kBytes>;
+  using Span = SpanScales<kScales>;
   const Floats d;
   const quant::Coding& coding = quant::coding(p.packing.type);
   const Table table(coding);
@@ -200,7 +278,7 @@ void multiply_row(const QuantProduct& p, int64_t begin, int64_t end, int64_t row
   const int64_t blocks = p.packing.k / 32;
   const uint32_t* codes = p.codes + row * blocks * (kWords + kFactsWords);
   const auto* facts = reinterpret_cast<const CodeFacts*>(codes + blocks * kWords);
-  const int offset = coding.offset + (Block::kSigned ? kBias : 0);
+  const int offset = coding.offset + (Product::kSigned ? kBias : 0);
   HWY_ALIGN float sums[quant::kPanelGroups * kPackedRows];
   const Blocks<kBits, kScales> weights(p);
   while (begin < end) {
@@ -211,13 +289,22 @@ void multiply_row(const QuantProduct& p, int64_t begin, int64_t end, int64_t row
         FloatVector sum[kPackedRows / kLanes];  // in registers
         float* to = sums + g * kPackedRows;
         for (int64_t i = 0; i < kPackedRows / kLanes; ++i) sum[i] = hn::Load(d, to + i * kLanes);
-        weights.visit_tile(begin + g, first,
-                           [&](int64_t block, int64_t lane, const Units& units,
-                               const BlockScales<kScales>& scales) HWY_ATTR __attribute__((always_inline)) {
-                             const Block w(units, table.bytes, scales);
-                             FloatVector& s = sum[lane / kLanes];
-                             s = w.template add_to<kBytes>(s, codes + block * kWords, facts[block], offset);
-                           });
+        SpanSum<kScales> span;
+        weights.visit_tile(
+            begin + g, first,
+            [&](int64_t block, int64_t lane, const Units& units, Span& scales) HWY_ATTR
+            __attribute__((always_inline)) {
+              const PackedCodes<kBits, kTable> w{units, table.bytes};
+              const Product product{codes + block * kWords, facts[block], offset};
+              FloatVector& s = sum[lane / kLanes];
+              if constexpr (Span::kHasParts)
+                span.add(product, w, scales.take_parts());
+              else
+                s = product.add_to(s, w, scales.take());
+            },
+            [&](int64_t lane, const Span& scales) HWY_ATTR __attribute__((always_inline)) {
+              if constexpr (Span::kHasParts) span.move_to(sum[lane / kLanes], scales);
+            });
         for (int64_t i = 0; i < kPackedRows / kLanes; ++i) hn::Store(sum[i], d, to + i * kLanes);
       }
     for (int64_t g = 0; g < groups; ++g, ++begin) store(p, begin, row, 1, sums + g * kPackedRows);
@@ -227,30 +314,32 @@ void multiply_row(const QuantProduct& p, int64_t begin, int64_t end, int64_t row
 template <uint32_t kBits, bool kTable, Scales kScales, int kBytes>
 void multiply_codes(const QuantProduct& p, int64_t begin, int64_t end, int64_t row, int64_t rows) {
   if (rows == 1) return multiply_row<kBits, kTable, kScales, kBytes>(p, begin, end, row);
-  using Block = CodeBlock<kBits, kTable, kScales>;
+  using Product = BlockProduct<kBits, kTable, kScales, kBytes>;
   const Floats d;
   const quant::Coding& coding = quant::coding(p.packing.type);
   const Table table(coding);
   constexpr int64_t kWords = 8 * kBytes;  // of the codes of 32 elements
   const int64_t blocks = p.packing.k / 32, stride = blocks * (kWords + kFactsWords);
   const uint32_t* codes = p.codes + row * stride;
-  const int offset = coding.offset + (Block::kSigned ? kBias : 0);
+  const int offset = coding.offset + (Product::kSigned ? kBias : 0);
   HWY_ALIGN float sums[kTaskRows * kPackedRows];
   const Blocks<kBits, kScales> weights(p);
   const auto visit = [&](int64_t block, int64_t lane, const Units& units,
-                         const BlockScales<kScales>& scales) HWY_ATTR {
-    const Block w(units, table.bytes, scales);
+                         SpanScales<kScales>& span) HWY_ATTR {
+    const UnpackedCodes w(PackedCodes<kBits, kTable>{units, table.bytes});
+    const BlockScales<kScales> scales = span.take();
     for (int64_t i = 0; i < rows; ++i) {
       const uint32_t* x = codes + i * stride;
       const auto& facts = reinterpret_cast<const CodeFacts*>(x + blocks * kWords)[block];
       float* to = sums + i * kPackedRows + lane;
-      hn::Store(w.template add_to<kBytes>(hn::Load(d, to), x + block * kWords, facts, offset), d, to);
+      const Product product{x + block * kWords, facts, offset};
+      hn::Store(product.add_to(hn::Load(d, to), w, scales), d, to);
     }
   };
   for (int64_t group = begin; group < end; ++group) {
     std::fill_n(sums, rows * kPackedRows, 0.0f);
     for (int64_t first = 0; first < p.packing.k; first += p.packing.tile)
-      weights.visit_tile(group, first, visit);
+      weights.visit_tile(group, first, visit, [](auto...) {});
     store(p, group, row, rows, sums);
   }
 }
@@ -285,7 +374,7 @@ void encode(const float* x, int64_t k, int64_t bits, uint32_t* to) {
       facts->sums[half] = hn::GetLane(hn::SumOfLanes(Ints(), sum));
     }
     facts->scale = largest / (rests ? 127 * 256 : 127);
-    facts->sum = facts->sums[0] + facts->sums[1];
+    facts->total = facts->scale * static_cast<float>(facts->sums[0] + facts->sums[1]);
   }
 }
 

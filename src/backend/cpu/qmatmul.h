@@ -19,7 +19,7 @@ inline constexpr int64_t kTaskRows = 64;
 struct CodeFacts {
   float scale;      // of codes, or of 256ths
   int32_t sums[2];  // of the first and of the last 16 elements, in units of the scale
-  int32_t sum;      // of all 32
+  float total;      // of all 32, times the scale
 };
 inline constexpr int64_t kFactsWords = 4;
 
