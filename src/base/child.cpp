@@ -22,6 +22,7 @@ constexpr int kWorkDone = 69;
 constexpr int kWorkThrew = 70;   // its output is the message
 constexpr int kNoProgram = 127;  // as shells say it
 constexpr size_t kKeptErrors = 4096;
+constexpr size_t kMostInput = 4096;  // a pipe holds it while nobody reads
 constexpr int kTickMs = 100;
 
 struct Pipe {
@@ -67,11 +68,13 @@ int begin_child(int out, int err) {
   return out;
 }
 
-[[noreturn]] void program_main(const std::vector<std::string>& arguments, int out, int err) {
+[[noreturn]] void program_main(const std::vector<std::string>& arguments, int in, int out, int err) {
   std::vector<char*> words;
   for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
   words.push_back(nullptr);
+  in = fcntl(in, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   dup2(begin_child(out, err), STDOUT_FILENO);
+  dup2(in, STDIN_FILENO);
   execvp(words[0], words.data());
   _exit(kNoProgram);
 }
@@ -161,11 +164,16 @@ ChildResult run_in_child(const std::function<std::string()>& work, std::chrono::
 }
 
 ProgramResult run_program(const std::vector<std::string>& arguments,
-                          const std::function<void(const std::string& output)>& tick) {
-  Pipe out, err;
+                          const std::function<void(const std::string& output)>& tick,
+                          const std::string& input) {
+  if (input.size() > kMostInput)
+    fail(ErrorKind::invalid, "[child] {} bytes are too many for a program's input", input.size());
+  Pipe in, out, err;
+  write_all(in.write, input);
+  Pipe::close_end(in.write);
   const pid_t pid = fork();
   if (pid < 0) fail(ErrorKind::io, "[child] cannot fork: {}", std::strerror(errno));
-  if (pid == 0) program_main(arguments, out.write, err.write);
+  if (pid == 0) program_main(arguments, in.read, out.write, err.write);
   Pipe::close_end(out.write);
   Pipe::close_end(err.write);
   ProgramResult result;

@@ -29,9 +29,11 @@ struct ProgramResult {
   std::string errors;  ///< standard error (last 4 KiB)
 };
 
-/// Runs a program that is looked for in PATH, with empty standard input. `tick` is called ten times a second
-/// with the output so far; what it throws ends the program. The program does not outlive us.
+/// Runs a program that is looked for in PATH. `tick` is called ten times a second with the output so far;
+/// what it throws ends the program. `input` (4 KiB at most) is its standard input: unlike arguments, nobody
+/// else can read it. The program does not outlive us.
 ProgramResult run_program(const std::vector<std::string>& arguments,
-                          const std::function<void(const std::string& output)>& tick = {});
+                          const std::function<void(const std::string& output)>& tick = {},
+                          const std::string& input = {});
 
 }  // namespace weft

@@ -159,6 +159,7 @@ struct CallbackInfo {
 
 using AdapterCallback = void (*)(uint32_t status, Adapter, StringView message, void*, void*);
 using DeviceCallback = void (*)(uint32_t status, Device, StringView message, void*, void*);
+using PipelineCallback = void (*)(uint32_t status, ComputePipeline, StringView message, void*, void*);
 using MapCallback = void (*)(uint32_t status, StringView message, void*, void*);
 using WorkDoneCallback =
     void (*)();  // cast from (status, message, void*, void*), in A from (status, void*, void*)
@@ -379,6 +380,8 @@ struct AbiTraits {
   F(InstanceEnumerateAdapters, size_t, Instance, const WgpuEnumerateOptions*, Adapter*)                    \
   F(InstanceWaitAny, uint32_t, Instance, size_t, FutureWaitInfo*, uint64_t nanoseconds)                    \
   F(DevicePoll, uint32_t, Device, uint32_t wait, const uint64_t*)                                          \
+  F(DeviceCreateComputePipelineAsync, Future, Device, const ComputePipelineDescriptor*,                    \
+    CallbackInfo<PipelineCallback>)                                                                        \
   F(DeviceCreateShaderModuleTrusted, ShaderModule, Device, const ShaderModuleDescriptor*, uint64_t checks) \
   F(QueueGetTimestampPeriod, float, Queue)                                                                 \
   F(ComputePassEncoderSetImmediates, void, ComputePass, uint32_t, const void*, size_t)                     \

@@ -121,7 +121,14 @@ Device::State::~State() {
   for (auto& [capacity, memory] : pool) destroy_memory(memory);
   for (Memory& memory : staging) destroy_memory(memory);
   for (auto& [table, memory] : tables) destroy_memory(memory);
-  for (auto& [key, kernel] : kernels) f.ComputePipelineRelease(kernel->pipeline);
+  try {
+    if (!lost()) finish_kernels();  // what the library has begun would come back to nobody
+  } catch (const Error& e) {
+    log(LogLevel::debug, "{}", e.what());
+  }
+  for (const auto& kernel : unfinished) f.ShaderModuleRelease(kernel->module);
+  for (auto& [key, kernel] : kernels)
+    if (kernel->pipeline) f.ComputePipelineRelease(kernel->pipeline);
   for (auto& [key, layout] : layouts) {
     f.PipelineLayoutRelease(layout.pipeline);
     f.BindGroupLayoutRelease(layout.group);

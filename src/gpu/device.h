@@ -69,6 +69,10 @@ class Device {
   /// Compiles, or finds the same kernel in the cache.
   Kernel kernel(const KernelSource& source);
 
+  /// The same, but does not wait for the pipeline: the first dispatch does, and throws what is wrong with it.
+  /// Those of several kernels are made in parallel.
+  Kernel kernel_later(const KernelSource& source);
+
   /// Waits until everything submitted is done.
   void synchronize();
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/threads.h"
 #include "gpu/state.h"
 
 namespace weft::gpu {
@@ -25,6 +26,27 @@ abi::BindGroupLayout create_group_layout(const Device::State& d,
       .entry_count = buffers.size(),
       .entries = a ? static_cast<const void*>(entries_a.data()) : entries.data()};
   return d.api().DeviceCreateBindGroupLayout(d.device, &descriptor);
+}
+
+/// What a kernel is known by: as it was written, since translating takes longer than finding it, and plans
+/// ask for the same ones again and again.
+std::string key_of(const KernelSource& source) {
+  std::string key = fmt::format("{}\n", source.name);
+  for (const Constant& c : source.constants)
+    std::visit([&](auto value) { key += fmt::format("{} {} {}\n", c.name, c.value.index(), value); },
+               c.value);
+  return key.append(source.wgsl);
+}
+
+abi::ComputePipelineDescriptor pipeline_of(const Kernel::State& kernel) {
+  return {.next = nullptr,
+          .label = view_of(kernel.name),
+          .layout = kernel.layout->pipeline,
+          .stage_next = nullptr,
+          .module = kernel.module,
+          .entry = {"main", 4},
+          .constant_count = 0,
+          .constants = nullptr};
 }
 
 uint64_t resolved_size(const Binding& b) {
@@ -73,12 +95,18 @@ const Layout& Device::State::layout_of(const Wgsl& wgsl) {
 }
 
 Kernel Device::kernel(const KernelSource& source) {
+  Kernel kernel = kernel_later(source);
+  state_->finish(*kernel.state());
+  return kernel;
+}
+
+Kernel Device::kernel_later(const KernelSource& source) {
   State& d = *state_;
   d.check();
+  std::string key = key_of(source);
+  if (const auto known = d.kernels.find(key); known != d.kernels.end()) return Kernel(known->second);
   const Wgsl wgsl =
       translate(source.name, source.wgsl, source.constants, {d.api(), d.features, d.limits.max_immediates});
-  std::string key = fmt::format("{}\n{}", source.name, wgsl.text);
-  if (const auto known = d.kernels.find(key); known != d.kernels.end()) return Kernel(known->second);
   if (wgsl.writes.size() > d.limits.max_storage_buffers)
     fail(ErrorKind::unsupported, "[gpu] kernel '{}' binds {} buffers; '{}' allows {}", source.name,
          wgsl.writes.size(), d.name, d.limits.max_storage_buffers);
@@ -94,33 +122,76 @@ Kernel Device::kernel(const KernelSource& source) {
   kernel->layout = &d.layout_of(wgsl);
   const abi::ShaderSource code{.chain = {.next = nullptr, .type = abi::kSTypeWgsl},
                                .code = view_of(wgsl.text)};
-  const abi::ShaderModuleDescriptor module_descriptor{.next = &code.chain, .label = view_of(kernel->name)};
-  const abi::ShaderModule module =
-      d.api().DeviceCreateShaderModuleTrusted
-          ? d.api().DeviceCreateShaderModuleTrusted(d.device, &module_descriptor, 0)
-          : d.api().DeviceCreateShaderModule(d.device, &module_descriptor);
-  if (module) {
-    const abi::ComputePipelineDescriptor descriptor{.next = nullptr,
-                                                    .label = view_of(kernel->name),
-                                                    .layout = kernel->layout->pipeline,
-                                                    .stage_next = nullptr,
-                                                    .module = module,
-                                                    .entry = {"main", 4},
-                                                    .constant_count = 0,
-                                                    .constants = nullptr};
-    kernel->pipeline = d.api().DeviceCreateComputePipeline(d.device, &descriptor);
-    d.api().ShaderModuleRelease(module);
-  }
+  const abi::ShaderModuleDescriptor descriptor{.next = &code.chain, .label = view_of(kernel->name)};
+  kernel->module = d.api().DeviceCreateShaderModuleTrusted
+                       ? d.api().DeviceCreateShaderModuleTrusted(d.device, &descriptor, 0)
+                       : d.api().DeviceCreateShaderModule(d.device, &descriptor);
   const std::optional<std::string> mistake = scope.pop();
-  if (mistake || !kernel->pipeline) {
-    if (kernel->pipeline) d.api().ComputePipelineRelease(kernel->pipeline);
+  if (mistake || !kernel->module) {
+    if (kernel->module) d.api().ShaderModuleRelease(kernel->module);
     d.check();
     fail(ErrorKind::invalid, "[gpu] kernel '{}' does not compile: {}", source.name,
-         relate_to_source(mistake.value_or("the library returned no pipeline"), wgsl.prelude_lines));
+         relate_to_source(mistake.value_or("the library returned no module"), wgsl.prelude_lines));
   }
+  if (d.api().is_dawn() && d.api().DeviceCreateComputePipelineAsync) d.begin_pipeline(*kernel);
   ++d.counters.pipelines;
+  d.unfinished.push_back(kernel);
   d.kernels.emplace(std::move(key), kernel);
   return Kernel(std::move(kernel));
+}
+
+void Device::State::begin_pipeline(Kernel::State& kernel) {
+  kernel.answer = std::make_shared<Answer<abi::ComputePipeline>>();
+  const abi::ComputePipelineDescriptor descriptor = pipeline_of(kernel);
+  kernel.future =
+      api().DeviceCreateComputePipelineAsync(device, &descriptor,
+                                             {.next = nullptr,
+                                              .mode = abi::kModeProcessEvents,
+                                              .callback = answer_with_handle<abi::ComputePipeline>,
+                                              .user1 = hand_over(kernel.answer),
+                                              .user2 = nullptr});
+}
+
+void Device::State::make_pipelines(std::span<const std::shared_ptr<Kernel::State>> wanted) {
+  ErrorScope scope(*this, abi::kFilterValidation);
+  const bool alone = wanted.size() == 1 || !api().is_wgpu();
+  ThreadPool(alone ? 1 : 0).for_each(wanted.size(), 1, [&](size_t i, size_t) {
+    const abi::ComputePipelineDescriptor descriptor = pipeline_of(*wanted[i]);
+    wanted[i]->pipeline = api().DeviceCreateComputePipeline(device, &descriptor);
+  });
+  const std::optional<std::string> mistake = scope.pop();
+  if (!mistake) return;
+  for (const auto& kernel : wanted) {
+    if (kernel->pipeline) api().ComputePipelineRelease(std::exchange(kernel->pipeline, nullptr));
+    if (wanted.size() == 1)
+      kernel->mistake = *mistake;
+    else
+      make_pipelines(std::span(&kernel, 1));  // it may be the one
+  }
+}
+
+void Device::State::finish_kernels() {
+  std::vector<std::shared_ptr<Kernel::State>> here;
+  for (const auto& kernel : unfinished) {
+    if (!kernel->answer) {
+      here.push_back(kernel);
+      continue;
+    }
+    wait(kernel->future, *kernel->answer, fmt::format("kernel '{}'", kernel->name));
+    kernel->pipeline = kernel->answer->value;
+    kernel->mistake = kernel->answer->message;
+  }
+  if (!here.empty()) make_pipelines(here);
+  for (const auto& kernel : unfinished) api().ShaderModuleRelease(kernel->module);
+  unfinished.clear();
+}
+
+void Device::State::finish(const Kernel::State& kernel) {
+  if (kernel.pipeline) return;
+  finish_kernels();
+  if (kernel.pipeline) return;
+  check();
+  fail(ErrorKind::invalid, "[gpu] kernel '{}' does not compile: {}", kernel.name, kernel.mistake);
 }
 
 abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<const Binding> bindings) {

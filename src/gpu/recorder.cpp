@@ -249,6 +249,7 @@ void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings,
          grid.x, grid.y, grid.z, limit);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
 
+  s.device->finish(k);
   if (!s.pass) s.begin_pass(k);
   const abi::Api& api = s.api();
   if (s.pipeline != k.pipeline) {

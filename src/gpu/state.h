@@ -52,7 +52,11 @@ struct Layout {
 
 struct Kernel::State {
   std::weak_ptr<Device::State> device;
-  abi::ComputePipeline pipeline = nullptr;
+  abi::ComputePipeline pipeline = nullptr;               ///< null until Device::State::finish(), or:
+  std::string mistake;                                   ///< why there is none
+  abi::ShaderModule module = nullptr;                    ///< until then
+  std::shared_ptr<Answer<abi::ComputePipeline>> answer;  ///< of begin_pipeline()
+  abi::Future future{};
   const Layout* layout = nullptr;
   std::vector<bool> writes;
   uint32_t params_size = 0;
@@ -92,6 +96,7 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
 
   std::map<std::string, Layout> layouts;                                    // by signature
   std::unordered_map<std::string, std::shared_ptr<Kernel::State>> kernels;  // by name and text
+  std::vector<std::shared_ptr<Kernel::State>> unfinished;                   // without a pipeline
   abi::BindGroupLayout uniform_layout = nullptr;
   std::vector<UniformChunk> uniforms;
   std::unordered_map<BindKey, abi::BindGroup, BindKeyHash> bind_groups;
@@ -127,6 +132,15 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   void destroy_memory(Memory memory);  ///< with the bind groups that refer to it
 
   const Layout& layout_of(const Wgsl& wgsl);
+
+  /// The library makes the pipeline in a thread of its own.
+  void begin_pipeline(Kernel::State& kernel);
+  /// All cores make these: wgpu-native has no asynchronous call.
+  void make_pipelines(std::span<const std::shared_ptr<Kernel::State>> wanted);
+  void finish_kernels();
+  /// Until the kernel has its pipeline; throws what is wrong with it.
+  void finish(const Kernel::State& kernel);
+
   abi::BindGroup bind_group(const Kernel::State& kernel, std::span<const Binding> bindings);
   const UniformChunk& uniform_chunk(size_t index);
 

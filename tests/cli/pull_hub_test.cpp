@@ -68,7 +68,7 @@ struct Hub {
     server.set("/api/models/org/repo?blobs=true", {json{{"sha", "abc123"}, {"siblings", list}}.dump()});
   }
   std::map<std::string, std::string> environment() const {
-    return {{"WEFT_CACHE", cache.string()}, {"HF_ENDPOINT", server.url()}};
+    return {{"WEFT_CACHE", cache.string()}, {"HF_ENDPOINT", server.url()}, {"HF_TOKEN", ""}};
   }
   test::Output pull(const std::string& name = "hf:org/repo") const {
     return test::run_weft({"pull", name}, environment());
@@ -166,6 +166,48 @@ TEST_SUITE("base: pull from the hub") {
     hub.server.set("/api/models/org/repo?blobs=true", {"<html>"});
     CHECK(hub.failure() ==
           "weft: [pull] hf:org/repo: the hub's answer is damaged: it has no list of files\n");
+  }
+
+  TEST_CASE("HF_TOKEN goes to the hub, and nowhere else") {
+    if (!needs_curl()) return;
+    Hub hub;
+    test::HttpServer elsewhere;
+    const std::string question = "/api/models/org/repo?blobs=true", moved = Hub::path("model-1.safetensors"),
+                      header = "Authorization: Bearer hf_secret";
+    hub.server.set(moved, {.body = "", .status = 302, .location = elsewhere.url() + "/x"});
+    elsewhere.set("/x", {hub.files["model-1.safetensors"]});
+    // A curl that writes down how it was called.
+    const fs::path folder = hub.folder.path / "bin", arguments = hub.folder.path / "arguments";
+    write_text(folder / "curl",
+               fmt::format("#!/bin/sh\necho \"$@\" >> {}\nPATH=${{PATH#*:}} exec curl \"$@\"\n",
+                           arguments.string()));
+    fs::permissions(folder / "curl", fs::perms::owner_all);
+    auto environment = hub.environment();
+    environment["HF_TOKEN"] = "hf_secret";
+    environment["PATH"] = folder.string() + ":" + std::getenv("PATH");
+    const test::Output run = test::run_weft({"pull", "hf:org/repo"}, environment);
+    CAPTURE(run.errors);
+    CHECK(run.status == 0);
+    hub.check_complete();
+    for (const std::string& path : {question, moved, Hub::path("config.json")})
+      CHECK(hub.server.last_request(path).find(header) != std::string::npos);
+    CHECK(elsewhere.last_request("/x").starts_with("GET /x "));
+    CHECK(elsewhere.last_request("/x").find("hf_secret") == std::string::npos);
+    CHECK(read_text(arguments)->find("hf_secret") == std::string::npos);
+    CHECK(run.errors.find("hf_secret") == std::string::npos);
+
+    // A single file is the hub's too; another address is not.
+    hub.server.set("/org/repo/resolve/main/a.gguf", {"x"});
+    CHECK(test::run_weft({"pull", "hf:org/repo/a.gguf"}, environment).status == 0);
+    CHECK(hub.server.last_request("/org/repo/resolve/main/a.gguf").find(header) != std::string::npos);
+    CHECK(test::run_weft({"pull", elsewhere.url() + "/x"}, environment).status == 0);
+    CHECK(elsewhere.last_request("/x").find("hf_secret") == std::string::npos);
+
+    hub.server.set("/api/models/org/gated?blobs=true", {.body = "", .status = 401});
+    CHECK(hub.pull("hf:org/gated").errors.ends_with("401; HF_TOKEN can say who asks\n"));
+    environment["HF_TOKEN"] = "two\nlines";
+    CHECK(test::run_weft({"pull", "hf:org/gated"}, environment).errors ==
+          "weft: [pull] HF_TOKEN has characters that no token has\n");
   }
 
   TEST_CASE("a cache that cannot be written, or is full") {

@@ -171,6 +171,37 @@ TEST_SUITE("gpu recorder") {
     });
   }
 
+  TEST_CASE("kernels that are begun together: a dispatch waits, and throws what is wrong with its own") {
+    test::on_every_gpu([](const test::TestGpu& gpu) {
+      gpu::Device device = gpu.open();
+      const auto store = [&](uint32_t value, uint32_t threads) {
+        return device.kernel_later({.name = "store " + std::to_string(value),
+                                    .wgsl = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;\n"
+                                            "@compute @workgroup_size(THREADS) fn main() { x[0] = VALUE; }",
+                                    .constants = {{"THREADS", threads}, {"VALUE", value}}});
+      };
+      const uint32_t too_many = 2 * device.limits().max_workgroup_threads;
+      std::vector<gpu::Kernel> kernels;
+      for (uint32_t value = 0; value < 6; ++value) kernels.push_back(store(value, value == 3 ? too_many : 1));
+      const gpu::Buffer out = device.alloc(4, "out");
+      for (uint32_t value = 0; value < kernels.size(); ++value) {
+        gpu::Recorder recorder(device);
+        if (value == 3) {
+          const auto caught = error_of([&] { recorder.dispatch(kernels[value], {out}, {}); });
+          CHECK(caught.kind == "invalid");
+          CHECK(contains(caught.message, "[gpu] kernel 'store 3' does not compile"));
+          continue;
+        }
+        recorder.dispatch(kernels[value], {out}, {});
+        recorder.submit();
+        uint32_t word = ~0u;
+        device.read(out, 0, std::as_writable_bytes(std::span(&word, 1)));
+        CHECK(word == value);
+      }
+      store(7, 1);  // nobody waits for it
+    });
+  }
+
   TEST_CASE("the same kernel is compiled once") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
       gpu::Device device = gpu.open();

@@ -50,6 +50,12 @@ int HttpServer::requests(const std::string& path) const {
   return found == requests_.end() ? 0 : found->second;
 }
 
+std::string HttpServer::last_request(const std::string& path) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = last_.find(path);
+  return found == last_.end() ? "" : found->second;
+}
+
 void HttpServer::serve() {
   for (;;) {
     const int client = ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
@@ -77,6 +83,7 @@ std::string HttpServer::answer(const std::string& request) {
   const size_t begin = request.find(' ') + 1, end = request.find(' ', begin);
   const std::string path = request.substr(begin, end - begin);
   ++requests_[path];
+  last_[path] = request;
   const auto found = pages_.find(path);
   if (found == pages_.end())
     return "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";

@@ -28,6 +28,7 @@ class HttpServer {
   void set(const std::string& path, Page page);
   void remove(const std::string& path);
   int requests(const std::string& path) const;
+  std::string last_request(const std::string& path) const;  ///< with its headers
 
  private:
   void serve();
@@ -38,6 +39,7 @@ class HttpServer {
   mutable std::mutex mutex_;
   std::map<std::string, Page> pages_;
   std::map<std::string, int> requests_;
+  std::map<std::string, std::string> last_;
   std::thread thread_;
 };
 

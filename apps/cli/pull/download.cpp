@@ -34,8 +34,19 @@ std::vector<std::string> command_for(const Request& request) {
                                       "--speed-time",
                                       "60"};
   if (!request.certificates.empty()) command.insert(command.end(), {"--cacert", request.certificates});
+  if (!request.token.empty()) command.insert(command.end(), {"--config", "-"});
   command.insert(command.end(), {"--url", request.url});
   return command;
+}
+
+/// What curl reads from its standard input: everybody can see arguments. It keeps this header to itself when
+/// another host answers.
+std::string settings_for(const Request& request) {
+  if (request.token.empty()) return "";
+  const bool plain =
+      std::ranges::all_of(request.token, [](char c) { return c > ' ' && c < 0x7f && c != '"' && c != '\\'; });
+  if (!plain) fail(ErrorKind::invalid, "[pull] HF_TOKEN has characters that no token has");
+  return fmt::format("header = \"Authorization: Bearer {}\"\n", request.token);
 }
 
 [[noreturn]] void fail_download(const Request& request, const ProgramResult& result) {
@@ -47,8 +58,12 @@ std::vector<std::string> command_for(const Request& request) {
   why = why.substr(0, why.find('\n'));
   if (const size_t colon = why.find(") "); why.starts_with("curl: (") && colon != why.npos)
     why.remove_prefix(colon + 2);
-  fail(ErrorKind::io, "[pull] cannot download {}: {}", request.url,
-       why.empty() ? fmt::format("curl ended with status {}", result.status) : std::string(why));
+  const bool refused = why.ends_with(" 401") || why.ends_with(" 403");
+  fail(ErrorKind::io, "[pull] cannot download {}: {}{}", request.url,
+       why.empty() ? fmt::format("curl ended with status {}", result.status) : std::string(why),
+       !refused                ? ""
+       : request.token.empty() ? "; HF_TOKEN can say who asks"
+                               : "; has the owner of HF_TOKEN got access?");
 }
 
 /// Of the last answer: redirections come before it.
@@ -75,7 +90,7 @@ uint64_t size_of(const fs::path& file) {
 std::string download_text(const Request& request) {
   std::vector<std::string> command = command_for(request);
   command.insert(command.end(), {"--max-filesize", "50000000"});
-  ProgramResult result = run_program(command);
+  ProgramResult result = run_program(command, {}, settings_for(request));
   if (result.status != 0) fail_download(request, result);
   return std::move(result.output);
 }
@@ -87,10 +102,11 @@ void download_file(const Request& request, const fs::path& part,
   int begun = 0;
   for (bool again = true; again;) {
     const uint64_t before = size_of(part);
-    const ProgramResult result = run_program(command, [&](const std::string& headers) {
+    const auto tick = [&](const std::string& headers) {
       const uint64_t length = content_length(headers);
       progress(size_of(part), length == 0 ? 0 : before + length);
-    });
+    };
+    const ProgramResult result = run_program(command, tick, settings_for(request));
     if (result.status == 0) return;
     const bool refused = result.status == kNoRanges || result.status == kCannotResume ||
                          (result.status == kHttpError && result.errors.find("416") != std::string::npos);

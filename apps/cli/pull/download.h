@@ -11,6 +11,7 @@ namespace weft::pull {
 struct Request {
   std::string url;
   std::string certificates = {};  ///< a file of authorities to trust instead of the system's
+  std::string token = {};         ///< who asks; told to the url's host, and not where it sends us to
 };
 
 /// A small text, such as an index page. Throws ErrorKind::io.

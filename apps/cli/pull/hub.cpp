@@ -46,6 +46,11 @@ std::string hub_site() {
   return site;
 }
 
+std::string hub_token() {
+  const char* set = std::getenv("HF_TOKEN");
+  return set ? set : "";
+}
+
 std::string hub_question(std::string_view repository) {
   return fmt::format("{}/api/models/{}?blobs=true", hub_site(), repository);
 }

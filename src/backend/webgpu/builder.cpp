@@ -364,7 +364,7 @@ void Builder::dispatch(Context& context, int64_t groups) {
   const auto rows = static_cast<uint32_t>((groups + limit - 1) / limit);
   const auto columns = static_cast<uint32_t>((groups + rows - 1) / rows);
   const gpu::Kernel kernel =
-      context.device.kernel({.name = name_, .wgsl = head + text, .constants = settings});
+      context.device.kernel_later({.name = name_, .wgsl = head + text, .constants = settings});
   context.dispatch(kernel, bindings_, {columns, rows, 1}, std::move(numbers));
 }
 
