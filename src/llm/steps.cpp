@@ -19,6 +19,19 @@ enum Column { kRow, kPosition, kShare, kIndex, kNext, kColumns };
 
 enum Argument { kToken, kAt, kTable, kKeyRows, kSettings, kIds, kFirstCache };
 
+/// Keys that a step of a text of `count` is recorded for. Kernels of attention look at those that a token
+/// sees, so all places of a context do, but for very many; where rows are unpacked or kernels composed, each
+/// costs.
+int64_t recorded_keys(Model& model, int64_t count) {
+  constexpr int64_t kMany = 4096;
+  const auto filled = [](int64_t keys) {
+    return static_cast<int64_t>(filled_keys(static_cast<size_t>(keys)));
+  };
+  const bool floats = is_float(model.caches()[0]->dtype());
+  if (!floats || !model.device().backend().has_kernel("cached_attention")) return filled(count);
+  return filled(count <= kMany ? std::min(model.context(), kMany) : model.context());
+}
+
 Array upload(const std::vector<int32_t>& values, const Shape& shape, const Device& device) {
   return Array::from_span(std::span(values), shape, device);
 }
@@ -64,8 +77,7 @@ void Steps::move_to(Sequence& sequence, int64_t position, const Share& share) {
   put(table_, table, {kPositions, kColumns});
   put(at_, at, {1, kColumns});
   put(rows_, rows, {std::ssize(rows)});
-  const auto keys = static_cast<int64_t>(filled_keys(static_cast<size_t>(position) + 1));
-  key_rows_ = slice_dim(rows_, 0, 0, keys);
+  key_rows_ = slice_dim(rows_, 0, 0, recorded_keys(model_, position + 1));
   pages_ = sequence.pages;
   position_ = position;
 }

@@ -44,7 +44,7 @@ struct Sharing {
   int64_t heads, blocks;  // query heads of a workgroup, and how many such blocks share a key head
   int64_t team, loads, keys, value_team, value_keys;
   int64_t lanes, at_once = 2;
-  int64_t splits, split_keys;
+  int64_t splits;  // at most: a token that sees few keys has fewer
 
   Sharing(const Context& context, const CachedProblem& p, int64_t key_count) {
     const gpu::Features& features = context.device.features();
@@ -64,10 +64,8 @@ struct Sharing {
     value_keys = keys * value_team / threads;
     lanes = neighbours;
 
-    const int64_t chunks = ceil_div(key_count, keys), groups = p.tokens * p.key_heads * blocks,
-                  wanted = std::clamp<int64_t>(kGroups / groups, 1, std::min(chunks, kMostSplits));
-    split_keys = ceil_div(chunks, wanted) * keys;
-    splits = ceil_div(key_count, split_keys);
+    const int64_t chunks = ceil_div(key_count, keys), groups = p.tokens * p.key_heads * blocks;
+    splits = std::clamp<int64_t>(kGroups / groups, 1, std::min(chunks, kMostSplits));
   }
 
   /// Loads of wide heads would be unrolled into a text that takes minutes to compile.
@@ -234,7 +232,6 @@ void Decode::declare(Builder& builder) const {
                  {"BATCH", kBatch},
                  {"COLUMNS", sharing_.columns(p)}},
                 {{"splits", sharing_.splits},
-                 {"split_keys", sharing_.split_keys},
                  {"blocks", sharing_.blocks},
                  {"key_heads", p.key_heads},
                  {"group", p.group()}});
@@ -314,7 +311,7 @@ void Decode::combine(const gpu::Buffer& partial) const {
   builder.code += embedded::webgpu_kernels("cached_splits");
   builder.code += embedded::webgpu_kernels("cached_combine");
   builder.groups(context_, places(), static_cast<int>(sharing_.threads),
-                 "  combine(place_of(index), thread);\n");
+                 "  combine(place_of(index), splits(), thread);\n");
 }
 
 /// Without barriers, for software adapters.

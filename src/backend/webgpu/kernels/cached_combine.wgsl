@@ -1,4 +1,4 @@
-// What the splits left, put together: a workgroup makes what HEADS heads of a token give.
+// What `count` splits left, put together: a workgroup makes what HEADS heads of a token give.
 // Written around this by cached_decode.cpp: partial, what was left; sink; store; tail, which goes on with `columns`.
 var<workgroup> tops: array<f32, HEADS * MOST_SPLITS>;    // then: what a split's sums count
 var<workgroup> totals: array<f32, HEADS * MOST_SPLITS>;
@@ -8,15 +8,15 @@ fn finish(first: u32, count: u32, thread: u32) {
   for (var i = thread; i < count; i += THREADS) { store(first + i, columns[i]); }
 }
 
-fn combine(place: Place, thread: u32) {
+fn combine(place: Place, count: u32, thread: u32) {
   let lane = thread % LANES;
   let h = thread / LANES;
   let here = h < place.count;
-  let splits_end = (splits() + BATCH - 1u) / BATCH * BATCH;
+  let splits_end = (count + BATCH - 1u) / BATCH * BATCH;
   var top = HIDDEN;
   for (var s = lane; here && s < splits_end; s += LANES) {
     var stats = vec2<f32>(HIDDEN, 0.0);
-    if (s < splits()) {
+    if (s < count) {
       let at = stats_at(place.row + h, s);
       stats = vec2<f32>(partial(at), partial(at + 1u));
     }
@@ -52,7 +52,7 @@ fn combine(place: Place, thread: u32) {
     for (var s = 0u; s < splits_end; s += BATCH) {
       var x = array<f32, BATCH>();
       #for k BATCH
-      if (s + $k < splits()) { x[$k] = partial(sums_at(place.row + head, s + $k) + column); }
+      if (s + $k < count) { x[$k] = partial(sums_at(place.row + head, s + $k) + column); }
       #endfor
       #for k BATCH
       {

@@ -85,13 +85,13 @@ var<workgroup> is_last: u32;
 
 // Whether the other splits have left what they found. Nothing in WGSL says that it can be seen then; where this is used,
 // Features::last_workgroup does. `returned` is 0, but no compiler knows, so every put is over before the counter moves.
-fn arrives_last(counter: u32, returned: u32, thread: u32) -> bool {
+fn arrives_last(counter: u32, count_of_all: u32, returned: u32, thread: u32) -> bool {
   if (thread == 0u) { odd = 0u; }
   workgroupBarrier();
   if (returned != 0u) { odd = 1u; }
   workgroupBarrier();
   if (thread == 0u) {
-    is_last = select(0u, 1u, count(counter, 1u + odd) == splits() - 1u);
+    is_last = select(0u, 1u, count(counter, 1u + odd) == count_of_all - 1u);
     if (is_last == 1u) { reset(counter); }
   }
   return workgroupUniformLoad(&is_last) == 1u;
@@ -116,6 +116,14 @@ fn put_sums(place: Place, split: u32, first_head: u32, end_head: u32, thread: u3
 fn decode(index: u32, thread: u32) {
   let place = place_of(index / splits());
   let split = index % splits();
+  // By what the token sees and not by what there is room for: a plan is made once for a text that grows.
+  let range = visible(place.token);
+  let chunks_seen = (range.y - range.x + KEYS - 1u) / KEYS;
+  let split_chunks = (chunks_seen + splits() - 1u) / splits();
+  let used = (chunks_seen + split_chunks - 1u) / split_chunks;
+  #if ONE_DISPATCH
+  if (split >= used) { return; }
+  #endif
   for (var i = thread; i < HEADS * EIGHTS * 2u; i += THREADS) {
     let head = place.head + min(i / (EIGHTS * 2u), place.count - 1u);
     let c = i % (EIGHTS * 2u) * 4u;
@@ -134,9 +142,8 @@ fn decode(index: u32, thread: u32) {
   var any = false;
   var sums = array<Eight, HEADS>();
   let sequence_key = first_key(place.token);
-  let range = visible(place.token);
-  let end = min((split + 1u) * split_keys(), range.y);
-  for (var span = max(split * split_keys(), range.x); span < end; span += SPAN) {
+  let end = min(range.x + (split + 1u) * split_chunks * KEYS, range.y);
+  for (var span = range.x + split * split_chunks * KEYS; span < end; span += SPAN) {
     var chunks = find_keys(place.token, sequence_key + span, sequence_key + min(span + SPAN, end), thread);
     while (chunks != 0u) {
       let first = firstTrailingBit(chunks) * KEYS;
@@ -255,6 +262,6 @@ fn decode(index: u32, thread: u32) {
     #endfor
   }
   #if ONE_DISPATCH
-  if (arrives_last(index / splits(), returned, thread)) { combine(place, thread); }
+  if (arrives_last(index / splits(), used, returned, thread)) { combine(place, used, thread); }
   #endif
 }
