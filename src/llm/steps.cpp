@@ -20,16 +20,18 @@ enum Column { kRow, kPosition, kShare, kIndex, kNext, kColumns };
 enum Argument { kToken, kAt, kTable, kKeyRows, kSettings, kIds, kFirstCache };
 
 /// Keys that a step of a text of `count` is recorded for. Kernels of attention look at those that a token
-/// sees, so all places of a context do, but for very many; where rows are unpacked or kernels composed, each
+/// sees, so a few numbers do, up to all that a context has. Where rows are unpacked or kernels composed each
 /// costs.
 int64_t recorded_keys(Model& model, int64_t count) {
-  constexpr int64_t kMany = 4096;
   const auto filled = [](int64_t keys) {
     return static_cast<int64_t>(filled_keys(static_cast<size_t>(keys)));
   };
   const bool floats = is_float(model.caches()[0]->dtype());
   if (!floats || !model.device().backend().has_kernel("cached_attention")) return filled(count);
-  return filled(count <= kMany ? std::min(model.context(), kMany) : model.context());
+  int64_t keys = model.context();
+  for (const int64_t fewer : {4096, 1024, 128})
+    if (count <= fewer) keys = std::min(keys, fewer);
+  return filled(keys);
 }
 
 Array upload(const std::vector<int32_t>& values, const Shape& shape, const Device& device) {

@@ -13,7 +13,7 @@ namespace weft::llm {
 
 class Model;
 
-/// Passes of one token behind the other. They are recorded, once for all numbers of keys, and run again with
+/// Passes of one token behind the other. They are recorded, for a few numbers of keys, and run again with
 /// what changes: a few numbers that the device looks up by itself in a table of the next positions, so that
 /// nothing has to come from the host between one step and the next.
 class Steps {
