@@ -6,18 +6,22 @@
 
 #include "backend/cpu/elementwise_run.h"
 #include "backend/cpu/machine.h"
+#include "backend/cpu/stream.h"
 
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kTile = 512;     // elements; a register is mostly 2 KiB, a chain of a few fits in L1
+constexpr int64_t kTile = 512;  // elements; a register is mostly 2 KiB, a chain of a few fits in L1
+// Of results that go past the caches: memory reads and writes at the same time only if neither lasts long. An
+// addition runs at 80 to 100 % of a copy's speed, with tiles of 512 at 58 to 63 %.
+constexpr int64_t kStreamedTile = 256;
 constexpr int64_t kShortRow = 64;  // elements up to which several rows share a tile
 
 }  // namespace
 
 Elementwise::Elementwise(const ElementwiseProgram& program, std::span<const Tensor> inputs,
                          std::span<const Tensor> outputs)
-    : program_(program), inputs_(inputs), outputs_(outputs), shape_(outputs[0].layout.shape) {
+    : program_(program), inputs_(inputs), outputs_(outputs), shape_(outputs[0].layout.shape), tile_(kTile) {
   const auto is_scalar = [](const Tensor& t) {
     return std::ranges::all_of(t.layout.strides, [](int64_t s) { return s == 0; });
   };
@@ -25,20 +29,22 @@ Elementwise::Elementwise(const ElementwiseProgram& program, std::span<const Tens
     flat_ = flat_ && (Layout{shape_, t.layout.strides, 0}.is_contiguous() || is_scalar(t));
     flat_strides_.push_back(is_scalar(t) ? 0 : 1);
   }
+  for (const Tensor& t : outputs)
+    if (is_streamed(static_cast<uint64_t>(element_count(shape_)) * size_of(t.dtype))) tile_ = kStreamedTile;
   row_ = flat_ ? element_count(shape_) : shape_.back();
   if (!flat_ && row_ <= kShortRow && shape_.size() > 1) rows_ = shape_[shape_.size() - 2];
 }
 
 Machine Elementwise::machine() const {
-  return Machine(program_, kTile, outputs_);
+  return Machine(program_, tile_, outputs_);
 }
 
 void Elementwise::run(Machine& machine, int64_t begin, int64_t end) const {
   for (int64_t at = begin; at < end;) {
     const int64_t column = at % row_, row = at / row_;
-    int64_t n = std::min({end - at, kTile, row_ - column}), rows = 1;
+    int64_t n = std::min({end - at, tile_, row_ - column}), rows = 1;
     if (rows_ > 1 && column == 0 && n == row_)
-      rows = std::min({(end - at) / row_, kTile / row_, rows_ - row % rows_});
+      rows = std::min({(end - at) / row_, tile_ / row_, rows_ - row % rows_});
     for (size_t k = 0; k < inputs_.size(); ++k) {
       const Layout& l = inputs_[k].layout;
       if (flat_) {

@@ -22,6 +22,7 @@ class Elementwise {
   const ElementwiseProgram& program_;
   const std::span<const Tensor> inputs_, outputs_;
   const Shape& shape_;
+  int64_t tile_;                       // elements at a time
   bool flat_ = true;                   // every input runs through the whole array in one go
   std::vector<int64_t> flat_strides_;  // 1, or 0 for a scalar
   int64_t row_ = 1;                    // elements that lie in one run

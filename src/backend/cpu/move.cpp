@@ -26,7 +26,7 @@ void parallel(ThreadPool& pool, int64_t count, int64_t grain, const Body& body) 
   });
 }
 
-constexpr int64_t kRows = 1024, kColumns = 512;  // of a task
+constexpr int64_t kRows = 512, kColumns = 512;  // of a task
 
 /// A square of 16-byte vectors in registers: out[i][j] = in[j][i]. Interleaving the halves log2(kLanes) times
 /// transposes.
@@ -73,16 +73,23 @@ void transpose_block(const U* from, int64_t from_stride, U* to, int64_t to_strid
                      int64_t columns, Put put) {
   constexpr int64_t kSide = 64 / sizeof(U), kWidth = 4 * kSide, kLanes = Square<U>::kLanes;
   alignas(64) U buffer[kSide][kWidth];
-  for (int64_t c = 0; c < columns; c += kWidth)
+  for (int64_t c = 0; c < columns; c += kWidth) {
+    // Meanwhile the next columns come into L2, in the order in which they lie. In L1 lines of such strides
+    // drive each other out.
+    const U* next = from + (c + kWidth) * from_stride;
+    int64_t ahead = 0;
     for (int64_t r = 0; r < rows; r += kSide) {
       const int64_t height = std::min(kSide, rows - r), width = std::min(kWidth, columns - c);
       const int64_t whole = height == kSide ? width / kSide * kSide : 0;  // columns that fill lines
       const U* source = from + c * from_stride + r;
       U* target = to + r * to_stride + c;
       for (int64_t j = 0; j < whole; j += kLanes) {
-        // Four blocks ahead, into L2: in L1 lines of such strides drive each other out.
-        for (int64_t q = j; q < j + kLanes; ++q)
-          __builtin_prefetch(source + q * from_stride + 4 * kSide, 0, 2);
+        for (int64_t q = 0; q < kLanes; ++q) __builtin_prefetch(next + ahead + q * kSide, 0, 2);
+        ahead += kLanes * kSide;
+        if (ahead >= rows) {
+          ahead = 0;
+          next += from_stride;
+        }
         for (int64_t i = 0; i < kSide; i += kLanes) {
           Square<U> square;
           for (int64_t q = 0; q < kLanes; ++q)
@@ -97,6 +104,7 @@ void transpose_block(const U* from, int64_t from_stride, U* to, int64_t to_strid
       for (int64_t i = 0; i < height; ++i)
         for (int64_t j = whole; j < width; ++j) target[i * to_stride + j] = source[j * from_stride + i];
     }
+  }
 }
 
 /// The dim that is contiguous in the input, where the inner dim is contiguous in the output only; -1 if there
