@@ -25,6 +25,8 @@ WEFT_HANDLE(CommandEncoder);
 WEFT_HANDLE(CommandBuffer);
 WEFT_HANDLE(ComputePass);
 WEFT_HANDLE(QuerySet);
+WEFT_HANDLE(Texture);
+WEFT_HANDLE(TextureView);
 #undef WEFT_HANDLE
 
 // ---- Numbers, the same in A, B and C.
@@ -43,8 +45,11 @@ inline constexpr uint64_t kUsageMapRead = 1, kUsageMapWrite = 2, kUsageCopySrc =
                           kUsageUniform = 0x40, kUsageStorage = 0x80, kUsageQueryResolve = 0x200;
 inline constexpr uint64_t kMapModeRead = 1;
 inline constexpr uint64_t kStageCompute = 4;
-inline constexpr uint32_t kBindUniform = 2, kBindStorage = 3, kBindReadOnlyStorage = 4;
+inline constexpr uint32_t kBindNone = 0, kBindUniform = 2, kBindStorage = 3, kBindReadOnlyStorage = 4;
 inline constexpr uint32_t kQueryTimestamp = 2;
+inline constexpr uint64_t kTextureCopyDst = 2, kTextureStorage = 8;
+inline constexpr uint32_t kTexture2D = 2, kTextureReadOnly = 3, kTextureAllAspects = 1;
+inline constexpr uint32_t kFormatRgba32Uint = 0x2A;  // C
 inline constexpr uint32_t kSTypeWgsl = 2;
 inline constexpr uint32_t kSTypeDawnToggles = 0x5000A;
 inline constexpr uint32_t kFeatureWgpuSubgroups = 0x30021;   // wgpu-native's own number, all versions
@@ -209,13 +214,19 @@ struct BufferBindingLayout {
   uint64_t min_size;
 };
 
+struct StorageTextureBindingLayout {
+  const Chained* next;
+  uint32_t access, format, dimension;
+};
+
 struct BindGroupLayoutEntry {  // B and C; A lacks array_size, so everything after it stands 8 bytes earlier
   const Chained* next;
   uint32_t binding;
   uint64_t visibility;
   uint32_t array_size;
   BufferBindingLayout buffer;
-  uint8_t sampler_and_textures[64];
+  uint8_t sampler_and_texture[40];
+  StorageTextureBindingLayout storage_texture;
 };
 static_assert(sizeof(BindGroupLayoutEntry) == 120);
 
@@ -248,7 +259,8 @@ struct BindGroupEntry {
   uint32_t binding;
   Buffer buffer;
   uint64_t offset, size;
-  void *sampler, *texture;
+  void* sampler;
+  TextureView texture;
 };
 
 struct BindGroupDescriptor {
@@ -257,6 +269,32 @@ struct BindGroupDescriptor {
   BindGroupLayout layout;
   size_t entry_count;
   const BindGroupEntry* entries;
+};
+
+struct TextureDescriptor {
+  const Chained* next;
+  StringView label;
+  uint64_t usage;
+  uint32_t dimension, width, height, layers;
+  uint32_t format, mip_levels, samples;
+  size_t view_format_count;
+  const uint32_t* view_formats;
+};
+static_assert(sizeof(TextureDescriptor) == 80);
+
+struct TexelCopyBuffer {
+  uint64_t offset;
+  uint32_t bytes_per_row, rows_per_layer;
+  Buffer buffer;
+};
+
+struct TexelCopyTexture {
+  Texture texture;
+  uint32_t mip_level, x, y, z, aspect;
+};
+
+struct Extent {
+  uint32_t width, height, layers;
 };
 
 struct ComputePipelineDescriptor {
@@ -385,7 +423,14 @@ struct AbiTraits {
   F(DeviceCreateShaderModuleTrusted, ShaderModule, Device, const ShaderModuleDescriptor*, uint64_t checks) \
   F(QueueGetTimestampPeriod, float, Queue)                                                                 \
   F(ComputePassEncoderSetImmediates, void, ComputePass, uint32_t, const void*, size_t)                     \
-  F(GetVersion, uint32_t)
+  F(GetVersion, uint32_t)                                                                                  \
+  F(DeviceCreateTexture, Texture, Device, const TextureDescriptor*)                                        \
+  F(TextureCreateView, TextureView, Texture, const void* descriptor)                                       \
+  F(TextureDestroy, void, Texture)                                                                         \
+  F(TextureRelease, void, Texture)                                                                         \
+  F(TextureViewRelease, void, TextureView)                                                                 \
+  F(CommandEncoderCopyBufferToTexture, void, CommandEncoder, const TexelCopyBuffer*,                       \
+    const TexelCopyTexture*, const Extent*)
 
 struct Api : AbiTraits {
 #define WEFT_POINTER(name, result, ...) result (*name)(__VA_ARGS__) = nullptr;

@@ -31,6 +31,7 @@ Buffer::State::~State() {
   if (!device || fate == Fate::kept) return;  // creation failed, or a table
   Device::State& d = *device;
   d.counters.bytes_active -= memory.capacity;
+  d.destroy_image(memory.id);
   if (fate == Fate::pooled && !d.lost())
     d.give_pool(memory);
   else
@@ -97,14 +98,7 @@ Memory Device::State::create_memory(uint64_t capacity, uint64_t usage, const std
 
 void Device::State::destroy_memory(Memory memory) {
   if (dead()) return;
-  if (const auto keys = bind_keys_of.find(memory.id); keys != bind_keys_of.end()) {
-    for (const BindKey& key : keys->second)
-      if (const auto group = bind_groups.find(key); group != bind_groups.end()) {
-        api().BindGroupRelease(group->second);
-        bind_groups.erase(group);
-      }
-    bind_keys_of.erase(keys);
-  }
+  release_bind_groups(memory.id);
   api().BufferDestroy(memory.handle);
   api().BufferRelease(memory.handle);
 }
@@ -190,6 +184,7 @@ void Device::write(const Buffer& buffer, uint64_t offset, std::span<const std::b
          offset, buffer.label());
   const size_t whole = bytes.size() / 4 * 4;
   const abi::Buffer handle = buffer.state()->memory.handle;
+  d.outdate_image(buffer.state()->memory.id);
   if (whole) d.api().QueueWriteBuffer(d.queue, handle, offset, bytes.data(), whole);
   if (whole < bytes.size()) {  // the buffer's last word is its own
     std::byte last[4] = {};

@@ -23,6 +23,11 @@ class Buffer {
   std::shared_ptr<State> state_;
 };
 
+/// Kernels that read a buffer through a texture (wgsl.h) find so many vectors of four words in a row of it.
+/// Every adapter has textures of 8192 rows.
+inline constexpr uint32_t kImageWidth = 4096;
+inline constexpr uint64_t kMostImageBytes = uint64_t{8192} * kImageWidth * 16;
+
 /// A part of a buffer, bound to a kernel. Offsets are multiples of Limits::storage_alignment.
 struct Binding {
   Buffer buffer;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kMaxBindGroups = 65'536;  // a leak of distinct bindings must not become a leak of memory
 
+/// Images are those bindings that are no buffers.
 abi::BindGroupLayout create_group_layout(const Device::State& d,
                                          const std::vector<abi::BufferBindingLayout>& buffers) {
   std::vector<abi::BindGroupLayoutEntry> entries(buffers.size());
@@ -18,6 +19,11 @@ abi::BindGroupLayout create_group_layout(const Device::State& d,
     entries[i].binding = entries_a[i].binding = static_cast<uint32_t>(i);
     entries[i].visibility = entries_a[i].visibility = abi::kStageCompute;
     entries[i].buffer = entries_a[i].buffer = buffers[i];
+    if (buffers[i].type == abi::kBindNone)
+      entries[i].storage_texture = {.next = nullptr,
+                                    .access = abi::kTextureReadOnly,
+                                    .format = abi::kFormatRgba32Uint,
+                                    .dimension = abi::kTexture2D};
   }
   const bool a = d.api().abi == abi::Class::a;
   const abi::BindGroupLayoutDescriptor descriptor{
@@ -59,7 +65,7 @@ const std::string& Kernel::name() const {
   return state_->name;
 }
 size_t Kernel::binding_count() const {
-  return state_->writes.size();
+  return state_->accesses.size();
 }
 uint32_t Kernel::params_size() const {
   return state_->params_size;
@@ -69,13 +75,15 @@ const Layout& Device::State::layout_of(const Wgsl& wgsl) {
   std::string signature = wgsl.params == ParamsPath::immediate ? std::to_string(wgsl.params_size)
                           : wgsl.params == ParamsPath::uniform ? "u"
                                                                : "";
-  for (bool writes : wgsl.writes) signature += writes ? 'w' : 'r';
+  for (const Access access : wgsl.accesses) signature += "rwi"[static_cast<size_t>(access)];
   if (const auto known = layouts.find(signature); known != layouts.end()) return known->second;
 
   std::vector<abi::BufferBindingLayout> buffers;
-  for (bool writes : wgsl.writes)
+  for (const Access access : wgsl.accesses)
     buffers.push_back({.next = nullptr,
-                       .type = writes ? abi::kBindStorage : abi::kBindReadOnlyStorage,
+                       .type = access == Access::image   ? abi::kBindNone
+                               : access == Access::write ? abi::kBindStorage
+                                                         : abi::kBindReadOnlyStorage,
                        .dynamic_offset = 0,
                        .min_size = 0});
   Layout layout;
@@ -107,14 +115,14 @@ Kernel Device::kernel_later(const KernelSource& source) {
   if (const auto known = d.kernels.find(key); known != d.kernels.end()) return Kernel(known->second);
   const Wgsl wgsl =
       translate(source.name, source.wgsl, source.constants, {d.api(), d.features, d.limits.max_immediates});
-  if (wgsl.writes.size() > d.limits.max_storage_buffers)
+  if (wgsl.accesses.size() > d.limits.max_storage_buffers)
     fail(ErrorKind::unsupported, "[gpu] kernel '{}' binds {} buffers; '{}' allows {}", source.name,
-         wgsl.writes.size(), d.name, d.limits.max_storage_buffers);
+         wgsl.accesses.size(), d.name, d.limits.max_storage_buffers);
 
   auto kernel = std::make_shared<Kernel::State>();
   kernel->device = state_;
   kernel->name = source.name;
-  kernel->writes = wgsl.writes;
+  kernel->accesses = wgsl.accesses;
   kernel->params = wgsl.params;
   kernel->params_size = wgsl.params_size;
 
@@ -213,6 +221,10 @@ abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<
   for (size_t i = 0; i < bindings.size(); ++i) {
     const Binding& b = bindings[i];
     entries[i].binding = static_cast<uint32_t>(i);
+    if (kernel.accesses[i] == Access::image) {
+      entries[i].texture = image_of(b.buffer).view;
+      continue;
+    }
     entries[i].buffer = b.buffer.state()->memory.handle;
     entries[i].offset = b.offset;
     entries[i].size = round_up(resolved_size(b), 4);
@@ -230,6 +242,17 @@ abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<
     if (keys.empty() || keys.back() != bind_key) keys.push_back(bind_key);
   }
   return group;
+}
+
+void Device::State::release_bind_groups(uint64_t id) {
+  const auto keys = bind_keys_of.find(id);
+  if (keys == bind_keys_of.end()) return;
+  for (const BindKey& key : keys->second)
+    if (const auto group = bind_groups.find(key); group != bind_groups.end()) {
+      api().BindGroupRelease(group->second);
+      bind_groups.erase(group);
+    }
+  bind_keys_of.erase(keys);
 }
 
 const UniformChunk& Device::State::uniform_chunk(size_t index) {

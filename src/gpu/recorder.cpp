@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 
 #include "gpu/state.h"
 
@@ -45,7 +46,9 @@ struct Recorder::State {
   abi::BindGroup group = nullptr;           // set in the pass
   std::vector<const std::string*> kernels;  // names, in the order of their first use in a row
   std::vector<Buffer> held;                 // not to go back to the pool before the submit
-  std::vector<std::byte> uniforms;          // one slot per dispatch with Params
+  std::unordered_map<uint64_t, bool>
+      images;                       // of buffers written or copied here: whether they are fresh at the end
+  std::vector<std::byte> uniforms;  // one slot per dispatch with Params
   std::vector<std::shared_ptr<Readback::State>> readbacks;
   std::vector<std::string> traced;  // kernel of each timed pass
   std::vector<abi::QuerySet> queries;
@@ -59,6 +62,8 @@ struct Recorder::State {
   void end_pass();
   void check_bindings(const Kernel::State& kernel, std::span<const Binding> bindings) const;
   void hold(const Buffer& buffer);
+  void refresh_image(const Buffer& buffer);
+  void outdate_image(const Buffer& buffer);
   std::string kernel_list() const;
   void check_range(std::string_view what, const Buffer& buffer, uint64_t offset, uint64_t bytes) const;
   std::shared_ptr<Readback::State> copy_to_staging(abi::Buffer from, uint64_t capacity,
@@ -175,6 +180,39 @@ void Recorder::State::hold(const Buffer& buffer) {
   if (held.empty() || held.back().state() != buffer.state()) held.push_back(buffer);
 }
 
+void Recorder::State::refresh_image(const Buffer& buffer) {
+  const Memory& memory = buffer.state()->memory;
+  const Image& image = device->image_of(buffer);
+  const auto known = images.find(memory.id);
+  if (known == images.end() ? image.is_fresh : known->second) return;
+  end_pass();
+  need_encoder();
+  // Whole rows, and the rest of the last one.
+  constexpr uint64_t kRow = uint64_t{kImageWidth} * 16;
+  const auto rows = static_cast<uint32_t>(image.bytes / kRow);
+  const auto copy = [&](uint32_t row, uint32_t width, uint32_t height) {
+    if (width == 0 || height == 0) return;
+    const abi::TexelCopyBuffer from{
+        .offset = row * kRow, .bytes_per_row = kRow, .rows_per_layer = height, .buffer = memory.handle};
+    const abi::TexelCopyTexture to{.texture = image.texture,
+                                   .mip_level = 0,
+                                   .x = 0,
+                                   .y = row,
+                                   .z = 0,
+                                   .aspect = abi::kTextureAllAspects};
+    const abi::Extent size{.width = width, .height = height, .layers = 1};
+    api().CommandEncoderCopyBufferToTexture(encoder, &from, &to, &size);
+  };
+  copy(0, kImageWidth, rows);
+  copy(rows, static_cast<uint32_t>(image.bytes % kRow / 16), 1);
+  images[memory.id] = true;
+}
+
+void Recorder::State::outdate_image(const Buffer& buffer) {
+  const uint64_t id = buffer.state()->memory.id;
+  if (device->images.contains(id)) images[id] = false;
+}
+
 std::string Recorder::State::kernel_list() const {
   constexpr size_t kNamed = 8;
   std::vector<std::string> names;
@@ -187,9 +225,10 @@ std::string Recorder::State::kernel_list() const {
 void Recorder::State::check_bindings(const Kernel::State& kernel, std::span<const Binding> bindings) const {
   if (kernel.device.lock() != device)
     fail(ErrorKind::invalid, "[gpu] kernel '{}' belongs to another device", kernel.name);
-  if (bindings.size() != kernel.writes.size())
+  if (bindings.size() != kernel.accesses.size())
     fail(ErrorKind::invalid, "[gpu] kernel '{}' takes {} buffers, {} were given", kernel.name,
-         kernel.writes.size(), bindings.size());
+         kernel.accesses.size(), bindings.size());
+  const auto writes = [&](size_t i) { return kernel.accesses[i] == Access::write; };
   for (size_t i = 0; i < bindings.size(); ++i) {
     const Binding& b = bindings[i];
     if (!b.buffer)
@@ -213,7 +252,7 @@ void Recorder::State::check_bindings(const Kernel::State& kernel, std::span<cons
            "[gpu] kernel '{}': binding of {} bytes of buffer '{}' passes the limit of {}; bind it in parts",
            kernel.name, size, buffer.label, device->limits.max_binding_size);
     for (size_t j = 0; j < i; ++j)
-      if (bindings[j].buffer.state() == b.buffer.state() && (kernel.writes[i] || kernel.writes[j]))
+      if (bindings[j].buffer.state() == b.buffer.state() && (writes(i) || writes(j)))
         fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' is bound twice and written", kernel.name,
              buffer.label);
   }
@@ -250,6 +289,10 @@ void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings,
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
 
   s.device->finish(k);
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (k.accesses[i] == Access::image) s.refresh_image(bindings[i].buffer);
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (k.accesses[i] == Access::write) s.outdate_image(bindings[i].buffer);
   if (!s.pass) s.begin_pass(k);
   const abi::Api& api = s.api();
   if (s.pipeline != k.pipeline) {
@@ -300,6 +343,7 @@ void Recorder::copy(const Buffer& from, uint64_t from_offset, const Buffer& to, 
   s.need_encoder();
   s.api().CommandEncoderCopyBufferToBuffer(s.encoder, from.state()->memory.handle, from_offset,
                                            to.state()->memory.handle, to_offset, round_up(bytes, 4));
+  s.outdate_image(to);
   s.hold(from);
   s.hold(to);
 }
@@ -315,6 +359,7 @@ void Recorder::clear(const Buffer& buffer, uint64_t offset, uint64_t bytes) {
   s.end_pass();
   s.need_encoder();
   s.api().CommandEncoderClearBuffer(s.encoder, buffer.state()->memory.handle, offset, bytes);
+  s.outdate_image(buffer);
   s.hold(buffer);
 }
 
@@ -398,6 +443,8 @@ Fence Recorder::submit() {
   api.QueueSubmit(d.queue, 1, &commands);
   api.CommandBufferRelease(commands);
   ++d.counters.submits;
+  for (const auto& [id, is_fresh] : s.images)
+    if (const auto image = d.images.find(id); image != d.images.end()) image->second.is_fresh = is_fresh;
   s.held.clear();
   for (auto& readback : s.readbacks) readback->start_map();
   s.readbacks.clear();

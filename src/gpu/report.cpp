@@ -13,8 +13,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Limits, max_buffer_size, max_binding_size, ma
                                    storage_alignment, uniform_alignment, max_immediates)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MatrixConfig, input, output, m, n, k)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Features, f16, subgroups, dot4, unpack_f16, pack_f16, immediates,
-                                   timestamps, last_workgroup, lockstep, subgroup_min, subgroup_max, matrices,
-                                   matrix_feature)
+                                   timestamps, last_workgroup, lockstep, images, subgroup_min, subgroup_max,
+                                   matrices, matrix_feature)
 NLOHMANN_JSON_SERIALIZE_ENUM(AdapterType, {{AdapterType::unknown, "unknown"},
                                            {AdapterType::discrete, "discrete"},
                                            {AdapterType::integrated, "integrated"},

@@ -44,6 +44,7 @@ struct Features {
   /// Invocations of a workgroup that is one subgroup see what the others wrote into the workgroup's memory
   /// without a barrier: WGSL does not promise it, but SIMD lanes of a CPU have no other way.
   bool lockstep = false;
+  bool images = false;  ///< kernels can read buffers through textures (Access::image)
   uint32_t subgroup_min = 0, subgroup_max = 0;
   std::vector<MatrixConfig> matrices;  ///< empty = no subgroup matrices
   uint32_t matrix_feature = 0;         ///< this library's number for the subgroup matrix feature

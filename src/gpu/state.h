@@ -44,7 +44,15 @@ struct Buffer::State {
   ~State();
 };
 
-/// Layouts depend only on which bindings are written and how Params travel, so kernels share them.
+/// A texture with a copy of a buffer's words.
+struct Image {
+  abi::Texture texture = nullptr;
+  abi::TextureView view = nullptr;
+  uint64_t bytes = 0;
+  bool is_fresh = false;  ///< nothing was written to the buffer since it was copied
+};
+
+/// Layouts depend only on how bindings are used and how Params travel, so kernels share them.
 struct Layout {
   abi::BindGroupLayout group = nullptr;
   abi::PipelineLayout pipeline = nullptr;
@@ -58,7 +66,7 @@ struct Kernel::State {
   std::shared_ptr<Answer<abi::ComputePipeline>> answer;  ///< of begin_pipeline()
   abi::Future future{};
   const Layout* layout = nullptr;
-  std::vector<bool> writes;
+  std::vector<Access> accesses;
   uint32_t params_size = 0;
   ParamsPath params = ParamsPath::none;
   std::string name;
@@ -105,6 +113,7 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   std::multimap<uint64_t, Memory> pool;                             // by capacity
   std::vector<Memory> staging;                                      // free readback buffers
   std::unordered_map<std::string, Memory> tables;                   // by name
+  std::unordered_map<uint64_t, Image> images;                       // by buffer id
   uint64_t next_id = 1;
   uint64_t pool_clock = 0;  // buffers that came back so far
   bool hung = false;        ///< the driver stopped answering
@@ -129,7 +138,16 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
 
   /// Creates a WebGPU buffer; throws ErrorKind::memory or ErrorKind::invalid with the label.
   Memory create_memory(uint64_t capacity, uint64_t usage, const std::string& label, bool mapped);
-  void destroy_memory(Memory memory);  ///< with the bind groups that refer to it
+  void destroy_memory(Memory memory);     ///< with the bind groups that refer to it
+  void release_bind_groups(uint64_t id);  ///< those that refer to a buffer
+
+  /// The image of a buffer, made when it is first asked for.
+  Image& image_of(const Buffer& buffer);
+  void destroy_image(uint64_t id);
+  /// The buffer is written: its image is to be copied again.
+  void outdate_image(uint64_t id) {
+    if (const auto image = images.find(id); image != images.end()) image->second.is_fresh = false;
+  }
 
   const Layout& layout_of(const Wgsl& wgsl);
 

@@ -147,6 +147,16 @@ var<workgroup> product: array<u32, 512>;
 }
 )";
 
+// 64 vectors of an image that are far from each other.
+constexpr std::string_view kImage = R"(
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@group(0) @binding(1) var image: texture_storage_2d<rgba32uint, read>;
+@compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
+  let at = i * STEP;
+  out[i] = textureLoad(image, vec2<u32>(at % WIDTH, at / WIDTH))[i & 3u];
+}
+)";
+
 // Only says whether the language extension is there.
 constexpr std::string_view kMatrixProbe = R"(
 @group(0) @binding(0) var<storage, read_write> out: array<u32>;
@@ -302,6 +312,28 @@ bool lockstep_works(Device& device, uint32_t lanes) {
   return true;
 }
 
+bool images_work(Device& device) {
+  constexpr uint32_t kStep = 331, kVectors = kStep * (kWords - 1) + 1;  // 5 rows and a piece
+  const Kernel kernel = device.kernel(
+      {.name = "feature test", .wgsl = kImage, .constants = {{"STEP", kStep}, {"WIDTH", kImageWidth}}});
+  const Buffer out = device.alloc(sizeof(Words), "feature test"),
+               image = device.alloc(kVectors * 16, "feature test");
+  std::vector<uint32_t> values(kVectors * 4);
+  for (const uint32_t first : {7u, 1000u}) {  // the second time it is copied again
+    std::iota(values.begin(), values.end(), first);
+    device.write(image, 0, std::as_bytes(std::span(values)));
+    Recorder recorder(device, "feature test");
+    recorder.dispatch(kernel, {out, image}, {});
+    Readback readback = recorder.read(out, 0, sizeof(Words));
+    recorder.submit();
+    Words words;
+    std::memcpy(words.data(), readback.wait().data(), sizeof words);
+    for (uint32_t i = 0; i < kWords; ++i)
+      if (words[i] != first + i * kStep * 4 + i % 4) return false;
+  }
+  return true;
+}
+
 struct ScalarType {
   std::string_view name;
   uint32_t per_word;  // elements of 32 bits
@@ -408,6 +440,9 @@ Features prove_features(const Adapter& adapter) {
   proven.unpack_f16 = proves(adapter, {}, "exact unpack2x16float", unpack_works);
   proven.pack_f16 = proves(adapter, {}, "exact pack2x16float", pack_works);
   proven.last_workgroup = proves(adapter, {}, "order of a last workgroup", last_workgroup_works);
+  // The numbers of formats are those of class C.
+  if (api.abi == abi::Class::c && api.CommandEncoderCopyBufferToTexture)
+    proven.images = proves(adapter, {}, "images", images_work);
   if (adapter.claims(api.feature_timestamps()))
     proven.timestamps = proves(adapter, {.timestamps = true}, "timestamps", timestamps_work);
   if (adapter.claims(api.feature_subgroups())) {
@@ -456,6 +491,7 @@ Features enabled_features(const Features& proven) {
     if (name == "immediates") features.immediates = false;
     if (name == "last_workgroup") features.last_workgroup = false;
     if (name == "lockstep") features.lockstep = false;
+    if (name == "images") features.images = false;
     if (name == "subgroup_matrix" || name == "subgroups") features.matrices.clear();
   }
   if (!features.f16)

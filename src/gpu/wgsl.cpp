@@ -197,27 +197,30 @@ class Scanner {
   size_t at_;
 };
 
-/// `@group(0) @binding(0) var<storage, read_write>`: what is written, in order. Other variables are passed
+/// `@group(0) @binding(0) var<storage, read_write>`: how each is used, in order. Other variables are passed
 /// over.
-std::vector<bool> find_bindings(std::string_view kernel, std::string_view code) {
-  std::vector<bool> writes;
+std::vector<Access> find_bindings(std::string_view kernel, std::string_view code) {
+  std::vector<Access> accesses;
   for (size_t at = code.find("@group"); at != std::string_view::npos; at = code.find("@group", at + 1)) {
     Scanner scan(code, at + 6);
     scan.accept("(");
     const std::string_view group = scan.word();
     const bool binding_follows = scan.accept(")") && scan.accept("@binding") && scan.accept("(");
     const std::string_view binding = scan.word();
-    if (!binding_follows || !scan.accept(")") || !scan.accept("var") || !scan.accept("<") ||
-        !scan.accept("storage"))
-      continue;
-    if (group != "0" || binding != std::to_string(writes.size()))
+    if (!binding_follows || !scan.accept(")") || !scan.accept("var")) continue;
+    const bool in_storage = scan.accept("<") && scan.accept("storage");
+    const bool is_image = !in_storage && !scan.word().empty() && scan.accept(":") &&
+                          scan.accept("texture_storage_2d<rgba32uint, read>");
+    if (!in_storage && !is_image) continue;
+    if (group != "0" || binding != std::to_string(accesses.size()))
       fail(ErrorKind::invalid,
            "[wgsl] kernel '{}': buffers must be @group(0) with bindings 0, 1, 2 ... in order; found "
            "@group({}) @binding({})",
            kernel, group, binding);
-    writes.push_back(scan.accept(",") && scan.word() == "read_write");
+    const bool written = in_storage && scan.accept(",") && scan.word() == "read_write";
+    accesses.push_back(is_image ? Access::image : written ? Access::write : Access::read);
   }
-  return writes;
+  return accesses;
 }
 
 /// Bytes of `struct Params`; 0 when there is none.
@@ -268,7 +271,7 @@ Wgsl translate(std::string_view kernel, std::string_view source, const std::vect
   const auto uses = [&](std::string_view word) { return code.find(word) != std::string::npos; };
 
   Wgsl result;
-  result.writes = find_bindings(kernel, code);
+  result.accesses = find_bindings(kernel, code);
   result.params_size = find_params(kernel, code);
 
   std::string& text = result.text;

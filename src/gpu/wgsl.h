@@ -14,6 +14,9 @@
 ///
 ///   - No `enable`, `requires` or `diagnostic` lines: they are added as the device needs them.
 ///   - Buffers are `@group(0) @binding(i) var<storage, read> a: array<f32>;` with i = 0, 1, 2 ... in order.
+///   - An image is a buffer that is read through a texture, `@group(0) @binding(i) var a:
+///     texture_storage_2d<rgba32uint, read>;`, with vector i of four words at (i % kImageWidth, i /
+///     kImageWidth).
 ///   - Small parameters are `struct Params { n: u32, scale: f32 }`, scalars of 32 bits only, read as
 ///   `params.n`.
 ///     Whether they travel as immediates or in a uniform buffer is decided here: do not declare `params`.
@@ -33,6 +36,9 @@ struct Constant {
   std::variant<bool, int32_t, uint32_t, float> value;
 };
 
+/// How a kernel uses a buffer.
+enum class Access { read, write, image };
+
 /// How Params reach a kernel.
 enum class ParamsPath { none, uniform, immediate };
 
@@ -43,10 +49,10 @@ struct WgslTarget {
 };
 
 struct Wgsl {
-  std::string text;          ///< what the library compiles
-  int prelude_lines = 0;     ///< lines before the first line of the source
-  std::vector<bool> writes;  ///< one per storage binding: false = read, true = read_write
-  uint32_t params_size = 0;  ///< bytes of Params, a multiple of 4
+  std::string text;              ///< what the library compiles
+  int prelude_lines = 0;         ///< lines before the first line of the source
+  std::vector<Access> accesses;  ///< one per buffer
+  uint32_t params_size = 0;      ///< bytes of Params, a multiple of 4
   ParamsPath params = ParamsPath::none;
 };
 

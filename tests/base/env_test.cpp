@@ -95,7 +95,7 @@ TEST_SUITE("base: env") {
     CHECK(error_for("WEFT_LOG", "warn:2").starts_with("[env] WEFT_LOG=warn:2"));
     CHECK(error_for("WEFT_GPU_DISABLE", "f16,f32") ==
           "[env] WEFT_GPU_DISABLE=f16,f32: 'f32' is not known; use a list of f16, subgroups, "
-          "subgroup_matrix, timestamps, immediates, last_workgroup, lockstep");
+          "subgroup_matrix, timestamps, immediates, last_workgroup, lockstep, images");
     CHECK(error_for("WEFT_GPU_DISABLE", "f16:1").find("'f16:1' is not known") != std::string::npos);
     CHECK(error_for("WEFT_GPU_DISABLE", "f16, subgroups").find("' subgroups'") != std::string::npos);
     CHECK(error_for("WEFT_FAULT", "fire") ==

@@ -177,6 +177,7 @@ TEST_SUITE("gpu faults") {
                       .timestamps = true,
                       .last_workgroup = true,
                       .lockstep = true,
+                      .images = true,
                       .matrices = {{"f16", "f32", 16, 16, 16}, {"i8", "i32", 16, 16, 32}}};
     setenv("WEFT_GPU_DISABLE", "f16", 1);
     CHECK_FALSE(gpu::enabled_features(all).f16);
@@ -186,11 +187,12 @@ TEST_SUITE("gpu faults") {
     CHECK_FALSE(gpu::enabled_features(all).timestamps);
     CHECK(gpu::enabled_features(all).matrices.empty());
     CHECK(gpu::enabled_features(all).f16);
-    setenv("WEFT_GPU_DISABLE", "subgroup_matrix,immediates,last_workgroup,lockstep", 1);
+    setenv("WEFT_GPU_DISABLE", "subgroup_matrix,immediates,last_workgroup,lockstep,images", 1);
     CHECK(gpu::enabled_features(all).matrices.empty());
     CHECK_FALSE(gpu::enabled_features(all).immediates);
     CHECK_FALSE(gpu::enabled_features(all).last_workgroup);
     CHECK_FALSE(gpu::enabled_features(all).lockstep);
+    CHECK_FALSE(gpu::enabled_features(all).images);
     unsetenv("WEFT_GPU_DISABLE");
     CHECK(gpu::enabled_features(all).matrices.size() == 2);
   }

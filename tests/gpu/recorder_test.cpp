@@ -23,6 +23,13 @@ struct Params { add: u32, }
 @compute @workgroup_size(1) fn main() { to[0] = to[0] * 3u + params.add; }
 )";
 
+constexpr std::string_view kLook = R"(
+@group(0) @binding(0) var image: texture_storage_2d<rgba32uint, read>;
+@group(0) @binding(1) var<storage, read_write> seen: array<u32>;
+struct Params { at: u32, }
+@compute @workgroup_size(1) fn main() { seen[0] = textureLoad(image, vec2<u32>(params.at % 4096u, params.at / 4096u)).w; }
+)";
+
 bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
@@ -279,6 +286,48 @@ TEST_SUITE("gpu recorder") {
         recorder.dispatch(kernel, {values, length}, {});
         recorder.submit();
         CHECK(first_word(device, length) == words);
+      }
+    });
+  }
+
+  TEST_CASE("a kernel sees through an image what the buffer has at that point of the work") {
+    test::on_every_gpu([](const test::TestGpu& gpu) {
+      if (!gpu.features.images) return;
+      gpu::Device device = gpu.open();
+      const gpu::Kernel look = device.kernel({.name = "look", .wgsl = kLook}),
+                        add_one = device.kernel({.name = "add one", .wgsl = kAddOne});
+      // Sizes of a piece of a row, a whole one, and several; the buffer of the last one is in the pool by
+      // then.
+      for (const uint32_t vectors : {16u, gpu::kImageWidth, 3 * gpu::kImageWidth + 16, 16u}) {
+        const gpu::Buffer image = device.alloc(vectors * 16, "image"),
+                          other = device.alloc(vectors * 16, "other"), seen = device.alloc(16, "seen");
+        const auto word_seen = [&](gpu::Recorder& recorder) {
+          recorder.dispatch(look, {image, seen}, {}, vectors - 1);
+          gpu::Readback readback = recorder.read(seen, 0, 4);
+          recorder.submit();
+          uint32_t word = 0;
+          std::memcpy(&word, readback.wait().data(), 4);
+          return word;
+        };
+        const auto last = [&](const gpu::Buffer& buffer, uint32_t word) {
+          device.write(buffer, vectors * 16 - 4, std::as_bytes(std::span(&word, 1)));
+        };
+        last(image, 7);
+        last(other, 8);
+        gpu::Recorder first(device), written(device), copied(device), cleared(device), dropped(device);
+        CHECK(word_seen(first) == 7);
+        const uint64_t passes = device.counters().passes;
+        written.dispatch(add_one, {other, image}, {.x = vectors / 16});
+        CHECK(word_seen(written) == 9);
+        CHECK(device.counters().passes == passes + 2);  // the copy is between them
+        copied.copy(other, 0, image, 0, vectors * 16);
+        CHECK(word_seen(copied) == 8);
+        dropped.clear(image, 0, vectors * 16);
+        cleared.clear(image, 0, vectors * 16);
+        CHECK(word_seen(cleared) == 0);
+        last(image, 5);
+        gpu::Recorder again(device);
+        CHECK(word_seen(again) == 5);
       }
     });
   }

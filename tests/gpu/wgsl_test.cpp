@@ -72,9 +72,10 @@ TEST_SUITE("base: gpu wgsl") {
                              "@group(0) @binding(0) var<storage, read> a: array<f32>;\n"
                              "// @group(0) @binding(7) var<storage> not_code: f32;\n"
                              "@group(0) @binding(1)\nvar<storage, read_write> b: array<f32>;\n"
-                             "@group(0) @binding(2) var<storage> c: array<f32>;",
+                             "@group(0) @binding(2) var<storage> c: array<f32>;\n"
+                             "@group(0) @binding(3) var d: texture_storage_2d<rgba32uint, read>;",
                              {}, kDawn);
-    CHECK(w.writes == std::vector<bool>{false, true, false});
+    CHECK(w.accesses == std::vector<Access>{Access::read, Access::write, Access::read, Access::image});
     CHECK(contains(test::error_of([&] {
                      translate("k", "@group(0) @binding(1) var<storage, read> a: array<f32>;", {}, kDawn);
                    }).message,

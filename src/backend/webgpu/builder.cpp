@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kLarge = 1 << 20;  // elements
+constexpr int kImage = -1;           // the width of bindings that are read through textures
 
 /// The functions of prelude.wgsl, by name, in order.
 const std::vector<std::pair<std::string, std::string>>& prelude() {
@@ -222,6 +223,10 @@ std::string Builder::write(const gpu::Binding& part, int width) {
   return name;
 }
 
+std::string Builder::image(const gpu::Buffer& buffer) {
+  return read(buffer, kImage);
+}
+
 std::string Builder::share(const gpu::Binding& part) {
   return write(part, 0);
 }
@@ -351,10 +356,12 @@ void Builder::dispatch(Context& context, int64_t groups) {
   }
   std::string head;
   for (size_t i = 0; i < bindings_.size(); ++i)
-    head += fmt::format("@group(0) @binding({}) var<storage, {}> {}: array<{}>;\n", i,
-                        writes_[i] ? "read_write" : "read",
-                        numbers.table && i + 1 == bindings_.size() ? "numbers" : fmt::format("b{}", i),
-                        element_type(widths_[i]));
+    head += widths_[i] == kImage
+                ? fmt::format("@group(0) @binding({0}) var b{0}: texture_storage_2d<rgba32uint, read>;\n", i)
+                : fmt::format("@group(0) @binding({}) var<storage, {}> {}: array<{}>;\n", i,
+                              writes_[i] ? "read_write" : "read",
+                              numbers.table && i + 1 == bindings_.size() ? "numbers" : fmt::format("b{}", i),
+                              element_type(widths_[i]));
   if (!numbers.table) {
     head += "struct Params {\n";
     for (size_t i = 0; i < numbers_.size(); ++i) head += fmt::format("  p{}: u32,\n", i);

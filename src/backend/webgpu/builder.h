@@ -43,6 +43,9 @@ class Builder {
   /// The name of an array<u32>, or of an array of vectors of 2 or 4 words.
   std::string read(const gpu::Binding& part, int width = 1);
   std::string write(const gpu::Binding& part, int width = 1);
+  /// The name of a texture with the words of a buffer (Features::images): vector i of four is at (i %
+  /// gpu::kImageWidth, i / gpu::kImageWidth).
+  std::string image(const gpu::Buffer& buffer);
   std::string share(const gpu::Binding& part);                    ///< the name of an array<atomic<u32>>
   std::string load(const Operand& operand, std::string_view at);  ///< the element's lane value
   std::string bits(const Operand& operand, std::string_view at);  ///< the element's bits as u32

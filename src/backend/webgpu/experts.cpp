@@ -84,8 +84,8 @@ class ExpertProduct {
   /// Returns what main does first.
   std::string declare_factors(Builder& builder, const QuantForm& form) const {
     if (!type_.empty()) {
-      const quant::Packing packing(quant::type_from_name(type_), experts_ * quant::whole_panels(n_), k_,
-                                   packed_together(context_));
+      const int64_t rows = experts_ * quant::whole_panels(n_);
+      const quant::Packing packing(quant::type_from_name(type_), rows, k_, packed_together(context_, rows));
       return declare_product(context_, builder, x_, step_.inputs[1], packing, bits_, form);
     }
     const Operand w = without_gaps(context_, step_.inputs[1], 8);
@@ -148,9 +148,9 @@ void expert_matmul(Context& context, const Step& step) {
   // A tile reads a matrix once, but computes 64 rows, however few there are.
   const bool tiles = rows >= 16 && !context.software && k % 16 == 0,
              interleaved = context.software && !step.attrs->text("type").empty();
-  multiply_experts(
-      context, step,
-      interleaved ? lanes_form(context.device.features()) : quant_form(context.device, tiles ? 64 : 1, n, k));
+  multiply_experts(context, step,
+                   interleaved ? lanes_form(context.device.features(), n)
+                               : quant_form(context.device, tiles ? 64 : 1, n, k));
 }
 
 }  // namespace weft::webgpu

@@ -26,7 +26,9 @@ void declare_interleaved(Context& context, Builder& builder, const Operand& pack
   const std::pair<const char*, uint32_t> planes[] = {{"FIRST", static_cast<uint32_t>(first)},
                                                      {"LAST", static_cast<uint32_t>(last)},
                                                      {"FIRST_MASK", mask_of(first)},
-                                                     {"LAST_MASK", mask_of(last)}};
+                                                     {"LAST_MASK", mask_of(last)},
+                                                     {"TOGETHER", static_cast<uint32_t>(packing.together)},
+                                                     {"SCALES", static_cast<uint32_t>(packing.scales.words)}};
   for (const auto& [name, value] : planes) builder.settings.push_back({name, value});
   builder.settings.push_back({"TABLE", !coding.table.empty()});
   builder.settings.push_back({"SIGNED", coding.bits == 8});
@@ -35,7 +37,7 @@ void declare_interleaved(Context& context, Builder& builder, const Operand& pack
       fmt::format("fn table(i: u32) -> u32 {{ return vec4<u32>({})[i]; }}\n", table_words(builder, coding));
   builder.code += embedded::webgpu_kernels("interleaved");
   builder.code += fmt::format(
-      "fn scales(row: u32, block: u32) -> Scales {{ return with_offset(interleaved_{}(row, block)); }}\n",
+      "fn scales(rows: Rows, block: u32) -> Scales {{ return with_offset(interleaved_{}(rows, block)); }}\n",
       name_of_scales(coding.scales));
 }
 

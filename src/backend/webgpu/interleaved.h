@@ -6,13 +6,19 @@
 /// Packed weights where invocations are SIMD lanes of a CPU.
 namespace weft::webgpu {
 
-/// Rows of packed weights that are interleaved. On a software adapter every lane pays for each word that it
-/// loads, and a vector of the same word of four rows is cheaper than four words at four places.
-inline int64_t packed_together(const Context& context) {
-  return context.software ? quant::kPackedRows : 1;
+/// Rows of packed weights (n, k) that are interleaved. On a software adapter every lane pays for each word
+/// that it loads, and a vector of the same word of four rows is cheaper than four words at four places. With
+/// 64 rows together a subgroup reads from one end to the other, as what fetches ahead expects it: with 16 a
+/// quarter of a product's time was waiting for memory.
+inline int64_t packed_together(const Context& context, int64_t n) {
+  if (!context.software) return 1;
+  const int64_t filled = (n + quant::kPackedRows - 1) / quant::kPackedRows * quant::kPackedRows;
+  int64_t together = 4 * quant::kPackedRows;
+  while (filled % together != 0) together /= 2;
+  return together;
 }
 
-/// What interleaved.wgsl needs, itself, and `scales(row, block)`.
+/// What interleaved.wgsl needs, itself, and `scales(rows, block)`.
 void declare_interleaved(Context& context, Builder& builder, const Operand& packed,
                          const quant::Packing& packing);
 

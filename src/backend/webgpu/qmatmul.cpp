@@ -38,6 +38,12 @@ std::string codes_of(uint32_t bits) {
   }
 }
 
+/// On llvmpipe a load from a buffer tests the mask and the bounds of each lane, 80 instructions for a word of
+/// 8 lanes; one from a texture loads 16 bytes for each of 8 lanes in 48.
+bool through_image(const Context& context, const gpu::Buffer& words) {
+  return context.software && context.device.features().images && words.size() <= gpu::kMostImageBytes;
+}
+
 /// lut(byte): levels of the low and of the high nibble, the second in the upper half of the word.
 std::string table_functions(Builder& builder, const quant::Coding& coding, bool shared) {
   if (coding.table.empty()) return "fn lut(byte: u32) -> u32 { return 0u; }\n";
@@ -131,12 +137,16 @@ std::string table_words(Builder& builder, const quant::Coding& coding) {
 void declare_sections(Context& context, Builder& builder, const Operand& packed,
                       const quant::Packing& packing) {
   const Operand words = without_gaps(context, packed, 4);
-  const std::string all = builder.read(buffer_of(words), 4);
   const std::string start = builder.number(words.layout.offset / 4);
-  builder.code += fmt::format(
-      "fn packed4(i: u32) -> vec4<u32> {{ return {0}[i + {1}]; }}\n"
-      "fn packed(i: u32) -> u32 {{ return {0}[(i >> 2u) + {1}][i & 3u]; }}\n",
-      all, start);
+  const gpu::Buffer& buffer = buffer_of(words);
+  builder.code += through_image(context, buffer)
+                      ? fmt::format(
+                            "fn packed4(i: u32) -> vec4<u32> {{\n  let at = i + {0};\n"
+                            "  return textureLoad({1}, vec2<u32>(at % {2}u, at / {2}u));\n}}\n",
+                            start, builder.image(buffer), gpu::kImageWidth)
+                      : fmt::format("fn packed4(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n",
+                                    builder.read(buffer, 4), start);
+  builder.code += "fn packed(i: u32) -> u32 { return packed4(i >> 2u)[i & 3u]; }\n";
   builder.code += number_function("blocks", builder.number(packing.k / 32));
   builder.code += number_function("first_plane", builder.number(packing.planes.front().start));
   builder.code += number_function("last_plane", builder.number(packing.planes.back().start));
@@ -182,9 +192,11 @@ QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k)
   return form;
 }
 
-QuantForm lanes_form(const gpu::Features& features) {
-  return {.threads = features.subgroups ? features.subgroup_min : 8,
-          .rows = 4,
+QuantForm lanes_form(const gpu::Features& features, int64_t tile) {
+  const int64_t threads = features.subgroups ? features.subgroup_min : 8;
+  // A block of x is loaded once for all of a lane's rows.
+  return {.threads = threads,
+          .rows = features.images && tile % (8 * threads) == 0 ? 8 : 4,
           .barriers = false,
           .interleaved = true};
 }
@@ -196,10 +208,12 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
   builder.code +=
       fmt::format("const ONE_SCALE = {};\nconst MINIMUM = {};\n", quant::group_elements(coding.scales) == 32,
                   quant::has_minimum(coding.scales) || coding.offset != 0);
-  if (form.interleaved)
+  if (form.interleaved) {
+    builder.settings.push_back({"SETS", static_cast<uint32_t>(form.rows / 4)});
     declare_interleaved(context, builder, packed, packing);
-  else
+  } else {
     declare_packed(context, builder, packed, packing, form.barriers);
+  }
   builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}[i + {}]); }}\n",
                               codes ? "vec4<u32>" : "vec4<f32>", codes ? "" : "bitcast<vec4<f32>>",
                               builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
@@ -236,8 +250,9 @@ void declare_product(Context& context, Builder& builder, const Operand& x, const
 
 void multiply_packed(Context& context, const Step& step, const QuantForm& form) {
   const bool codes = step.kernel == "qmatmul_codes";
-  const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), step.attrs->integer("n"),
-                               step.attrs->integer("k"), form.interleaved ? quant::kPackedRows : 1);
+  const int64_t n = step.attrs->integer("n");
+  const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), n, step.attrs->integer("k"),
+                               form.interleaved ? packed_together(context, n) : 1);
   const Operand& out = step.outputs[0];
   const int64_t count = element_count(out.layout.shape);
   if (count == 0) return;
@@ -284,7 +299,9 @@ void qmatmul(Context& context, const Step& step) {
   const int64_t n = step.attrs->integer("n"), k = step.attrs->integer("k");
   const int64_t m = n > 0 ? element_count(step.outputs[0].layout.shape) / n : 0;
   if (pays_dequantized(context, step, m)) return multiply_dequantized(context, step, m, n, k);
-  if (context.software) return multiply_packed(context, step, lanes_form(context.device.features()));
+  if (context.software)
+    return multiply_packed(
+        context, step, lanes_form(context.device.features(), step.tiles.empty() ? n : step.tiles[0].width));
   QuantForm form = quant_form(context.device, m, n, k);
   if (!step.tiles.empty()) form = joined_form(context.device, form, m, step.tiles[0]);
   multiply_packed(context, step, form);

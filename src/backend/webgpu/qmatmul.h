@@ -21,8 +21,8 @@ struct QuantForm {
   bool interleaved = false;  ///< qmatmul_lanes.wgsl, with rows of weights that are
 };
 QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k);
-/// On software adapters: each lane of a subgroup takes four rows of weights.
-QuantForm lanes_form(const gpu::Features& features);
+/// On software adapters: each lane of a subgroup takes rows of weights, for tiles of so many of them.
+QuantForm lanes_form(const gpu::Features& features, int64_t tile);
 
 /// RESTS and FACTS of codes of activations.
 std::string codes_constants(int64_t bits);

@@ -182,7 +182,7 @@ void repack(Context& context, const Step& step) {
   const quant::Type type = quant::type_from_name(step.attrs->text("type"));
   const quant::Traits& block = quant::traits(type);
   const quant::Coding& coding = quant::coding(type);
-  const int64_t together = packed_together(context);
+  const int64_t together = packed_together(context, w.layout.shape[0]);
   const quant::Packing packing(type, w.layout.shape[0], step.attrs->integer("k"), together);
   if (packing.size == 0) return;
   Builder builder("repack");
@@ -217,8 +217,9 @@ void repack(Context& context, const Step& step) {
 }
 
 void dequantize_packed(Context& context, const Step& step) {
-  const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), step.attrs->integer("n"),
-                               step.attrs->integer("k"), packed_together(context));
+  const int64_t n = step.attrs->integer("n");
+  const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), n, step.attrs->integer("k"),
+                               packed_together(context, n));
   if (element_count(step.outputs[0].layout.shape) == 0) return;
   const Operand& out = step.outputs[0];
   Builder builder("dequantize_packed");

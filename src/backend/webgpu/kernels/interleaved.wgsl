@@ -1,7 +1,7 @@
 // Packed weights whose rows are interleaved (src/quant/packing.h), four of them at a time: a vector has the same word of each.
 // Written around this by interleaved.cpp: packed4(i), four words; blocks(), the units of 32 elements in a row; the starts of
-// sections; table(i), four levels; FIRST and LAST, the bits of the planes; offset(), halves(word).
-const TOGETHER = 16u;
+// sections; table(i), four levels; TOGETHER, how many rows are; FIRST and LAST, the bits of the planes; SCALES, the words of a
+// unit of scales; offset(), halves(word).
 
 // Scales and minima of elements 0 to 15, then of 16 to 31.
 struct Scales {
@@ -11,18 +11,28 @@ struct Scales {
   high_minimum: vec4<f32>,
 }
 
-// Word `word` of a unit of so many words.
-fn four_rows(start: u32, units: u32, words: u32, row: u32, unit: u32, word: u32) -> vec4<u32> {
-  return packed4((start + ((row / TOGETHER * units + unit) * words + word) * TOGETHER + row % TOGETHER) / 4u);
+// Where the sections have the words of four rows, in vectors; their next word is TOGETHER / 4 vectors on. Kernels find it once:
+// compilers of software adapters leave in a loop what does not change in it.
+struct Rows {
+  first: u32,
+  last: u32,
+  scales: u32,
+}
+fn rows_at(start: u32, words: u32, row: u32) -> u32 {
+  return (start + row / TOGETHER * TOGETHER * words + row % TOGETHER) / 4u;
+}
+fn rows_of(row: u32) -> Rows {
+  return Rows(rows_at(first_plane(), blocks() * FIRST, row), rows_at(last_plane(), blocks() * LAST, row),
+              rows_at(scales_start(), scales_units() * SCALES, row));
 }
 
 // ---- Codes. Those of elements 4 j to 4 j + 3 of a block are in word j FIRST / 8 of the first plane and j LAST / 8 of the
 // last.
-fn first_word(row: u32, block: u32, word: u32) -> vec4<u32> {
-  return four_rows(first_plane(), blocks(), FIRST, row, block, word);
+fn first_word(rows: Rows, block: u32, word: u32) -> vec4<u32> {
+  return packed4(rows.first + (block * FIRST + word) * (TOGETHER / 4u));
 }
-fn last_word(row: u32, block: u32, word: u32) -> vec4<u32> {
-  return four_rows(last_plane(), blocks(), LAST, row, block, word);
+fn last_word(rows: Rows, block: u32, word: u32) -> vec4<u32> {
+  return packed4(rows.last + (block * LAST + word) * (TOGETHER / 4u));
 }
 // A byte for each of them.
 fn code_bytes(first: vec4<u32>, last: vec4<u32>, j: u32) -> vec4<u32> {
@@ -57,8 +67,8 @@ fn level(bytes: vec4<u32>, c: u32) -> vec4<f32> {
 #endif
 
 // ---- Scales.
-fn scale_words(row: u32, unit: u32, words: u32, word: u32) -> vec4<u32> {
-  return four_rows(scales_start(), scales_units(), words, row, unit, word);
+fn scale_words(rows: Rows, unit: u32, word: u32) -> vec4<u32> {
+  return packed4(rows.scales + (unit * SCALES + word) * (TOGETHER / 4u));
 }
 fn lower_half(w: vec4<u32>) -> vec4<f32> {
   return vec4<f32>(halves(w.x).x, halves(w.y).x, halves(w.z).x, halves(w.w).x);
@@ -77,41 +87,41 @@ fn signed_at(words: vec4<u32>, shift: u32) -> vec4<f32> {
   return vec4<f32>(bitcast<vec4<i32>>(words << vec4<u32>(24u - shift)) >> vec4<u32>(24u));
 }
 
-fn interleaved_half(row: u32, block: u32) -> Scales {
-  return one_scale(lower_half(scale_words(row, block / 2u, 1u, 0u) >> vec4<u32>(block % 2u * 16u)), vec4<f32>());
+fn interleaved_half(rows: Rows, block: u32) -> Scales {
+  return one_scale(lower_half(scale_words(rows, block / 2u, 0u) >> vec4<u32>(block % 2u * 16u)), vec4<f32>());
 }
-fn interleaved_bfloat(row: u32, block: u32) -> Scales {
-  let words = scale_words(row, block / 2u, 1u, 0u) >> vec4<u32>(block % 2u * 16u);
+fn interleaved_bfloat(rows: Rows, block: u32) -> Scales {
+  let words = scale_words(rows, block / 2u, 0u) >> vec4<u32>(block % 2u * 16u);
   return one_scale(bitcast<vec4<f32>>(words << vec4<u32>(16u)), vec4<f32>());
 }
-fn interleaved_halves(row: u32, block: u32) -> Scales {
-  let words = scale_words(row, block, 1u, 0u);
+fn interleaved_halves(rows: Rows, block: u32) -> Scales {
+  let words = scale_words(rows, block, 0u);
   return one_scale(lower_half(words), upper_half(words));
 }
-fn interleaved_parts(row: u32, block: u32) -> Scales {
-  let words = scale_words(row, block, 1u, 0u);
+fn interleaved_parts(rows: Rows, block: u32) -> Scales {
+  let words = scale_words(rows, block, 0u);
   return two_scales(lower_half(words), upper_half(words));
 }
-fn interleaved_sixes(row: u32, block: u32) -> Scales {
+fn interleaved_sixes(rows: Rows, block: u32) -> Scales {
   let unit = block / 8u;
   let g = block % 8u;
-  let factors = scale_words(row, unit, 4u, 0u);
-  let upper = scale_words(row, unit, 4u, 3u);
-  let scale = bits_at(scale_words(row, unit, 4u, 1u), 4u * g, 15u) + 16.0 * bits_at(upper, 2u * g, 3u);
-  let low = bits_at(scale_words(row, unit, 4u, 2u), 4u * g, 15u) + 16.0 * bits_at(upper, 16u + 2u * g, 3u);
+  let factors = scale_words(rows, unit, 0u);
+  let upper = scale_words(rows, unit, 3u);
+  let scale = bits_at(scale_words(rows, unit, 1u), 4u * g, 15u) + 16.0 * bits_at(upper, 2u * g, 3u);
+  let low = bits_at(scale_words(rows, unit, 2u), 4u * g, 15u) + 16.0 * bits_at(upper, 16u + 2u * g, 3u);
   return one_scale(lower_half(factors) * scale, -upper_half(factors) * low);
 }
-fn interleaved_nibbles(row: u32, block: u32) -> Scales {
-  let factors = scale_words(row, block / 8u, 5u, 0u);
-  let parts = scale_words(row, block / 8u, 5u, 1u + block % 8u / 2u) >> vec4<u32>(block % 2u * 16u);
+fn interleaved_nibbles(rows: Rows, block: u32) -> Scales {
+  let factors = scale_words(rows, block / 8u, 0u);
+  let parts = scale_words(rows, block / 8u, 1u + block % 8u / 2u) >> vec4<u32>(block % 2u * 16u);
   let scale = lower_half(factors);
   let low = -upper_half(factors);
   return Scales(scale * bits_at(parts, 0u, 15u), low * bits_at(parts, 4u, 15u), scale * bits_at(parts, 8u, 15u),
                 low * bits_at(parts, 12u, 15u));
 }
-fn interleaved_bytes(row: u32, block: u32) -> Scales {
-  let parts = scale_words(row, block / 8u, 5u, 1u + block % 8u / 2u) >> vec4<u32>(block % 2u * 16u);
-  let factor = bitcast<vec4<f32>>(scale_words(row, block / 8u, 5u, 0u));
+fn interleaved_bytes(rows: Rows, block: u32) -> Scales {
+  let parts = scale_words(rows, block / 8u, 1u + block % 8u / 2u) >> vec4<u32>(block % 2u * 16u);
+  let factor = bitcast<vec4<f32>>(scale_words(rows, block / 8u, 0u));
   return two_scales(factor * signed_at(parts, 0u), factor * signed_at(parts, 8u));
 }
 // The offset of the codes is part of the minimum.

@@ -1,7 +1,7 @@
-// A row of x times interleaved weights (interleaved.wgsl), where invocations are SIMD lanes of a CPU: each takes four rows of
-// weights. A load costs every lane some ten instructions a word, so elements of x are loaded once in a subgroup and handed
-// around. Written around this by qmatmul.cpp: THREADS, those of a subgroup; x_at(i), elements 4 i to 4 i + 3 of x; size_n;
-// row_of_x, weights_of; store; main with `index` and `thread`.
+// A row of x times interleaved weights (interleaved.wgsl), where invocations are SIMD lanes of a CPU: each takes SETS times four
+// rows of weights. A load from a buffer costs every lane some ten instructions a word, so elements of x are loaded once in a
+// subgroup and handed around. Written around this by qmatmul.cpp: THREADS, those of a subgroup; x_at(i), elements 4 i to 4 i + 3
+// of x; size_n; row_of_x, weights_of; store; main with `index` and `thread`.
 #if SUBGROUPS
 const HOLDERS = min(THREADS, 8u);  // lanes that have different elements of a block
 #endif
@@ -39,36 +39,52 @@ fn times(x: vec4<f32>, bytes: vec4<u32>) -> vec4<f32> {
   return (level(bytes, 0u) * x.x + level(bytes, 1u) * x.y) + (level(bytes, 2u) * x.z + level(bytes, 3u) * x.w);
 }
 
+// The product of a block with four rows.
+fn block_of(x: X, rows: Rows, block: u32) -> vec4<f32> {
+  var first: array<vec4<u32>, FIRST>;
+  var last: array<vec4<u32>, max(LAST, 1u)>;
+  #for w FIRST
+  first[$w] = first_word(rows, block, $w);
+  #endfor
+  #if LAST
+  #for w LAST
+  last[$w] = last_word(rows, block, $w);
+  #endfor
+  #endif
+  var parts = array<vec4<f32>, 2>();  // of elements 0 to 15 and of 16 to 31
+  #for j 8
+  parts[$j / 4u] += times(x.four[$j], code_bytes(first[$j * FIRST / 8u], last[$j * LAST / 8u], $j));
+  #endfor
+  let s = scales(rows, block);
+  var sum: vec4<f32>;
+  if (ONE_SCALE) {
+    sum = (parts[0] + parts[1]) * s.low;
+    if (MINIMUM) { sum += (x.low + x.high) * s.low_minimum; }
+  } else {
+    sum = parts[0] * s.low + parts[1] * s.high;
+    if (MINIMUM) { sum += x.low * s.low_minimum + x.high * s.high_minimum; }
+  }
+  return sum;
+}
+
 fn multiply_vectors(index: u32, thread: u32) {
-  let groups = (size_n() + THREADS * 4u - 1u) / (THREADS * 4u);
-  let row = (index % groups * THREADS + thread) * 4u;
+  let groups = (size_n() + THREADS * ROWS - 1u) / (THREADS * ROWS);
   let vector = index / groups;
-  let here = weights_of(vector) + min(row, (size_n() - 1u) / 4u * 4u);
-  var sums = vec4<f32>();
+  let row = index % groups * THREADS * ROWS + thread * 4u;  // the next set is THREADS * 4 rows on
+  var rows: array<Rows, SETS>;
+  var sums: array<vec4<f32>, SETS>;
+  #for s SETS
+  rows[$s] = rows_of(weights_of(vector) + min(row + $s * THREADS * 4u, (size_n() - 1u) / 4u * 4u));
+  #endfor
   for (var block = 0u; block < blocks(); block++) {
     let x = load_x((row_of_x(vector) * blocks() + block) * 8u, thread);
-    var first: array<vec4<u32>, FIRST>;
-    var last: array<vec4<u32>, max(LAST, 1u)>;
-    #for w FIRST
-    first[$w] = first_word(here, block, $w);
+    #for s SETS
+    sums[$s] += block_of(x, rows[$s], block);
     #endfor
-    #if LAST
-    #for w LAST
-    last[$w] = last_word(here, block, $w);
-    #endfor
-    #endif
-    var parts = array<vec4<f32>, 2>();  // of elements 0 to 15 and of 16 to 31
-    #for j 8
-    parts[$j / 4u] += times(x.four[$j], code_bytes(first[$j * FIRST / 8u], last[$j * LAST / 8u], $j));
-    #endfor
-    let s = scales(here, block);
-    if (ONE_SCALE) {
-      sums += (parts[0] + parts[1]) * s.low;
-      if (MINIMUM) { sums += (x.low + x.high) * s.low_minimum; }
-    } else {
-      sums += parts[0] * s.low + parts[1] * s.high;
-      if (MINIMUM) { sums += x.low * s.low_minimum + x.high * s.high_minimum; }
-    }
   }
-  for (var r = 0u; r < 4u && row + r < size_n(); r++) { store(vector * size_n() + row + r, sums[r]); }
+  #for s SETS
+  for (var r = 0u; r < 4u && row + $s * THREADS * 4u + r < size_n(); r++) {
+    store(vector * size_n() + row + $s * THREADS * 4u + r, sums[$s][r]);
+  }
+  #endfor
 }
