@@ -10,8 +10,6 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr int64_t kThreads = 256;
-
 enum class Rule { sum, prod, max, min, any, all, argmax, argmin };
 
 Rule rule_of(std::string_view kernel) {
@@ -31,6 +29,10 @@ struct Plan {
   const Operand &x, &out;
   Walk kept, reduced;
   int64_t outputs, length;
+  /// Of a workgroup. Where lanes are in step, one subgroup needs no barriers, which are slow on a CPU: the
+  /// largest of 49,152 floats took 1 ms in workgroups of 256.
+  int64_t threads = 256;
+  bool lockstep = false;
 
   bool place() const { return rule == Rule::argmax || rule == Rule::argmin; }
   bool truth() const { return rule == Rule::any || rule == Rule::all; }
@@ -120,13 +122,16 @@ std::string base_text(Builder& builder, const Plan& plan) {
   return "fn base_of(i: u32) -> u32 {\n" + builder.unravel(plan.kept, "i") + "  return at0;\n}\n";
 }
 
-constexpr std::string_view kTree =
-    "var<workgroup> states: array<State, 256>;\n"
-    "fn tree(thread: u32, own: State) -> State {\n"
-    "  states[thread] = own;\n"
-    "  for (var half = 128u; half > 0u; half /= 2u) {\n    workgroupBarrier();\n"
-    "    if (thread < half) { states[thread] = join(states[thread], states[thread + half]); }\n  }\n"
-    "  workgroupBarrier();\n  let all = states[0];\n  workgroupBarrier();\n  return all;\n}\n";
+std::string tree_text(const Plan& plan) {
+  return fmt::format(
+      "var<workgroup> states: array<State, {0}>;\n"
+      "fn tree(thread: u32, own: State) -> State {{\n"
+      "  states[thread] = own;\n"
+      "  for (var half = {0}u / 2u; half > 0u; half /= 2u) {{\n    workgroupBarrier();\n"
+      "    if (thread < half) {{ states[thread] = join(states[thread], states[thread + half]); }}\n  }}\n"
+      "  workgroupBarrier();\n  let all = states[0];\n  workgroupBarrier();\n  return all;\n}}\n",
+      plan.threads);
+}
 
 /// main of a kernel with one workgroup per word of the output: `fold` is an expression over `i` and `thread`.
 std::string word_body(Builder& builder, const Plan& plan, std::string_view fold) {
@@ -154,10 +159,12 @@ int64_t words(const Plan& plan) {
 
 void by_group(Context& context, const Plan& plan) {
   Builder builder("reduce_group");
-  builder.code = rule_text(plan) + std::string(kTree) + fold_text(builder, plan) + base_text(builder, plan);
-  const std::string fold = fmt::format("fold(base_of(i), thread, {}, 256u)", builder.number(plan.length));
+  builder.code = rule_text(plan) + tree_text(plan) + fold_text(builder, plan) + base_text(builder, plan);
+  const std::string fold =
+      fmt::format("fold(base_of(i), thread, {}, {}u)", builder.number(plan.length), plan.threads);
   const std::string body = word_body(builder, plan, fold);
-  builder.groups(context, words(plan), kThreads, body);
+  builder.lockstep = plan.lockstep;
+  builder.groups(context, words(plan), static_cast<int>(plan.threads), body);
 }
 
 void by_pieces(Context& context, const Plan& plan, int64_t pieces) {
@@ -166,12 +173,12 @@ void by_pieces(Context& context, const Plan& plan, int64_t pieces) {
   const gpu::Buffer partial = context.scratch(plan.outputs * pieces * words_of_state, "partial");
   {
     Builder builder("reduce_pieces");
-    builder.code = rule_text(plan) + std::string(kTree) + fold_text(builder, plan) + base_text(builder, plan);
+    builder.code = rule_text(plan) + tree_text(plan) + fold_text(builder, plan) + base_text(builder, plan);
     const std::string to = builder.write(partial), n = builder.number(pieces), chunk = builder.number(size);
     std::string body = fmt::format(
         "  let begin = index % {0} * {1};\n"
-        "  let s = tree(thread, fold(base_of(index / {0}), begin + thread, min(begin + {1}, {2}), 256u));\n",
-        n, chunk, builder.number(plan.length));
+        "  let s = tree(thread, fold(base_of(index / {0}), begin + thread, min(begin + {1}, {2}), {3}u));\n",
+        n, chunk, builder.number(plan.length), plan.threads);
     if (plan.place())
       body += fmt::format(
           "  if (thread == 0u) {{ {0}[2u * index] = bitcast<u32>(s.value); {0}[2u * index + 1u] = s.place; "
@@ -179,10 +186,11 @@ void by_pieces(Context& context, const Plan& plan, int64_t pieces) {
           to);
     else
       body += fmt::format("  if (thread == 0u) {{ {}[index] = bitcast<u32>(s); }}\n", to);
-    builder.groups(context, plan.outputs * pieces, kThreads, body);
+    builder.lockstep = plan.lockstep;
+    builder.groups(context, plan.outputs * pieces, static_cast<int>(plan.threads), body);
   }
   Builder builder("reduce_join");
-  builder.code = rule_text(plan) + std::string(kTree);
+  builder.code = rule_text(plan) + tree_text(plan);
   const std::string source = builder.read(partial), n = builder.number(pieces);
   builder.code += plan.place() ? fmt::format(
                                      "fn piece(j: u32) -> State {{ return State(bitcast<{1}>({0}[2u * j]), "
@@ -192,11 +200,12 @@ void by_pieces(Context& context, const Plan& plan, int64_t pieces) {
                                              source, plan.type());
   builder.code += fmt::format(
       "fn fold(i: u32, thread: u32) -> State {{\n  var total = start();\n"
-      "  for (var j = thread; j < {0}; j += 256u) {{ total = join(total, piece(i * {0} + j)); }}\n  return "
+      "  for (var j = thread; j < {0}; j += {1}u) {{ total = join(total, piece(i * {0} + j)); }}\n  return "
       "total;\n}}\n",
-      n);
+      n, plan.threads);
   const std::string body = word_body(builder, plan, "fold(i, thread)");
-  builder.groups(context, words(plan), kThreads, body);
+  builder.lockstep = plan.lockstep;
+  builder.groups(context, words(plan), static_cast<int>(plan.threads), body);
 }
 
 Fold fold_of(Rule rule) {
@@ -268,8 +277,11 @@ void reduce(Context& context, const Step& step) {
   // Columns: neighbouring outputs read neighbouring elements, so threads of their own are fine.
   const bool columns =
       !plan.kept.dims.empty() && plan.kept.dims.back().strides[0] == 1 && plan.kept.dims.back().size >= 32;
+  plan.lockstep = context.software && context.device.features().lockstep;
+  if (plan.lockstep) plan.threads = context.device.features().subgroup_min;
+  const int64_t most = plan.lockstep ? 32 : 512;  // workgroups that keep a device busy
   const int64_t pieces =
-      std::min<int64_t>(plan.length / (4 * kThreads), std::max<int64_t>(1, 512 / plan.outputs));
+      std::min<int64_t>(plan.length / (4 * plan.threads), std::max<int64_t>(1, most / plan.outputs));
   if (plan.length <= 64 || (columns && plan.outputs >= 8192))
     by_thread(context, plan);
   else if (pieces > 1)
