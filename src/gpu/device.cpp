@@ -165,6 +165,8 @@ void Device::State::throw_lost() {
 
 void Device::State::wait(abi::Future future, const AnswerBase& answer, std::string_view what, bool injected) {
   const Clock::time_point end = Clock::now() + options.deadline;
+  std::optional<Awake::While> awake_meanwhile;  // a software adapter wakes its threads for each dispatch
+  if (type == AdapterType::cpu) awake_meanwhile.emplace(awake);
   while (!answer.done) {
     if (lost()) throw_lost();  // its callbacks may never come
     const Clock::time_point now = Clock::now();

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/awake.h"
 #include "base/error.h"
 #include "gpu/callback.h"
 #include "gpu/device.h"
@@ -117,6 +118,7 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   uint64_t next_id = 1;
   uint64_t pool_clock = 0;  // buffers that came back so far
   bool hung = false;        ///< the driver stopped answering
+  Awake awake;              ///< while a software adapter is waited for
 
   const abi::Api& api() const { return library->api; }
   ~State();
