@@ -49,7 +49,7 @@ struct Result {
   DType dtype;
   bool is_matmul;
   double seconds, bytes, flops;
-  double copy;  // bytes per second, just before
+  double copy;  // bytes per second at that time
 };
 
 double bytes_of(const std::vector<Array>& arrays) {
@@ -59,12 +59,21 @@ double bytes_of(const std::vector<Array>& arrays) {
   return bytes;
 }
 
-Result measure(const Case& c, const Device& device, double copy) {
+/// What is not bound by arithmetic takes turns with the copy.
+Result measure(const Case& c, const Device& device, Copy& copy, double last_copy) {
   std::vector<Array> inputs;
   for (const Input& input : c.inputs) inputs.push_back(random_array(input, device));
   const double bytes = c.bytes > 0 ? c.bytes : bytes_of(inputs) + bytes_of(c.compute(inputs));
-  const double seconds = median_seconds(device.backend(), [&] { eval(c.compute(inputs)); });
-  return {c.name, c.inputs[0].dtype, c.name.starts_with("matmul"), seconds, bytes, c.flops, copy};
+  const auto step = [&] { eval(c.compute(inputs)); };
+  double seconds = 0, copied = last_copy;
+  if (c.flops == 0) {
+    const auto [own, copys] = median_turn(device.backend(), step, [&] { copy.run(); });
+    seconds = own;
+    copied = copy.bytes() / copys;
+  } else {
+    seconds = median_seconds(device.backend(), step);
+  }
+  return {c.name, c.inputs[0].dtype, c.name.starts_with("matmul"), seconds, bytes, c.flops, copied};
 }
 
 /// What the results are shares of.
@@ -135,10 +144,9 @@ int run(const Options& options) {
   std::vector<Result> results;
   for (const Case& c : chosen) {
     show_progress(c.name);
-    // Anew each time: machines shared with others change between 55 and 95 GB/s from one second to the next.
-    if (c.flops == 0) peaks.copy = std::max(peaks.copy, speed = copy.speed());
-    results.push_back(measure(c, device, speed));
+    results.push_back(measure(c, device, copy, speed));
     const Result& r = results.back();
+    peaks.copy = std::max(peaks.copy, speed = r.copy);
     if (r.is_matmul) peaks.matmul[r.dtype] = std::max(peaks.matmul[r.dtype], r.flops / r.seconds);
   }
   show_progress("");

@@ -19,14 +19,15 @@ Copy::Copy(Backend& backend, bool large)
   by_kernel_ = speed() > driver;
 }
 
+void Copy::run() {
+  if (by_kernel_)
+    backend_.run(*kernel_, storages_, {});
+  else
+    backend_.copy(storages_[0], 0, storages_[1], 0, bytes_);
+}
+
 double Copy::speed() {
-  const double seconds = median_seconds(backend_, [&] {
-    if (by_kernel_)
-      backend_.run(*kernel_, storages_, {});
-    else
-      backend_.copy(storages_[0], 0, storages_[1], 0, bytes_);
-  });
-  return 2.0 * static_cast<double>(bytes_) / seconds;
+  return bytes() / median_seconds(backend_, [&] { run(); });
 }
 
 }  // namespace weft::bench_ops

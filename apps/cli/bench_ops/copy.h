@@ -14,7 +14,9 @@ class Copy {
   /// `large`: buffers as a real GPU needs them.
   Copy(Backend& backend, bool large);
 
-  double speed();  ///< bytes per second, read and written
+  void run();
+  double bytes() const { return 2.0 * static_cast<double>(bytes_); }  ///< read and written
+  double speed();                                                     ///< of these, per second
 
  private:
   Backend& backend_;
