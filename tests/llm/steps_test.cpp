@@ -44,7 +44,7 @@ std::vector<TokenId> long_text(const Device& device, const std::function<void(in
 }  // namespace
 
 TEST_SUITE("base: steps") {
-  TEST_CASE("a text that grows makes no plans") {
+  TEST_CASE("a text that grows makes few plans") {
     long_text({});
   }
 }
