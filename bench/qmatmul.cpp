@@ -136,10 +136,11 @@ void measure(Backend& backend, const Row& row, bool large, double limit, term::T
 void measure_forms(WebgpuBackend& backend, const Row& row, double limit, term::Table& table) {
   const Operands operands(backend, row, true);
   std::vector<StoragePtr> given = {operands.codes.storage, operands.y.storage};
-  std::vector<gpu::Buffer> buffers = {webgpu::buffer_of(operands.codes), webgpu::buffer_of(operands.y)};
+  std::vector<const gpu::Buffer*> buffers = {&webgpu::buffer_of(operands.codes),
+                                             &webgpu::buffer_of(operands.y)};
   for (const Operand& w : operands.weights) {
     given.push_back(w.storage);
-    buffers.push_back(webgpu::buffer_of(w));
+    buffers.push_back(&webgpu::buffer_of(w));
   }
   for (const int64_t threads : {64, 128, 256})
     for (const int64_t lanes : {8, 16, 32})

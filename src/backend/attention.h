@@ -50,6 +50,8 @@ struct CachedProblem {
   CachedProblem(const Shape& q, const Shape& keys, const Shape& values, const Attrs& attrs);
 
   int64_t group() const { return heads / key_heads; }
+  /// A token sees the keys of its sequence from one up to itself.
+  bool in_order() const { return causal && pitch > 0; }
 
   /// Which of `count` keys tokens of a sequence may see that are at positions [lowest, highest].
   AttentionProblem::Range keys_of(int64_t sequence, int64_t lowest, int64_t highest, int64_t count) const;

@@ -28,6 +28,12 @@ class Buffer {
 inline constexpr uint32_t kImageWidth = 4096;
 inline constexpr uint64_t kMostImageBytes = uint64_t{8192} * kImageWidth * 16;
 
+/// A part of a buffer, bound to a kernel while somebody else holds it. Size 0 = to the end.
+struct BindingView {
+  Buffer::State* buffer = nullptr;
+  uint64_t offset = 0, size = 0;
+};
+
 /// A part of a buffer, bound to a kernel. Offsets are multiples of Limits::storage_alignment.
 struct Binding {
   Buffer buffer;
@@ -37,6 +43,7 @@ struct Binding {
   Binding(Buffer whole) : buffer(std::move(whole)) {}  // NOLINT: a buffer is a binding of all of it
   Binding(Buffer part, uint64_t part_offset, uint64_t part_size)
       : buffer(std::move(part)), offset(part_offset), size(part_size) {}
+  BindingView view() const { return {buffer.state().get(), offset, size}; }
 };
 
 }  // namespace weft::gpu

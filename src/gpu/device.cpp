@@ -57,6 +57,8 @@ Device Device::create(const Adapter& adapter, const Features& features, const De
   auto state = std::make_shared<State>();
   state->library = adapter.library().state();
   state->name = adapter.info().name;
+  state->stack = fmt::format("{}, {}, {} {}", state->name, adapter.info().driver,
+                             adapter.library().implementation(), adapter.library().version());
   state->type = adapter.info().type;
   state->limits = adapter.info().limits;
   state->features = features;
@@ -222,6 +224,9 @@ std::optional<std::string> ErrorScope::pop() {
 
 const std::string& Device::name() const {
   return state_->name;
+}
+const std::string& Device::stack() const {
+  return state_->stack;
 }
 AdapterType Device::type() const {
   return state_->type;

@@ -44,6 +44,8 @@ class Device {
   static Device create(const Adapter& adapter, const Features& features, const DeviceOptions& options = {});
 
   const std::string& name() const;
+  /// Adapter, driver and library: what a measured time depends on.
+  const std::string& stack() const;
   AdapterType type() const;
   const Limits& limits() const;
   const Features& features() const;

@@ -3,17 +3,17 @@
 
 namespace weft::gpu {
 
-Image& Device::State::image_of(const Buffer& buffer) {
-  const auto known = images.find(buffer.state()->memory.id);
+Image& Device::State::image_of(const Buffer::State& buffer) {
+  const auto known = images.find(buffer.memory.id);
   if (known != images.end()) return known->second;
-  const uint64_t bytes = buffer.size();
+  const uint64_t bytes = buffer.size;
   if (bytes == 0 || bytes % 16 != 0 || bytes > kMostImageBytes)
     fail(ErrorKind::unsupported,
          "[gpu] buffer '{}' of {} bytes cannot be an image: those have whole vectors of 16 bytes, {} at most",
-         buffer.label(), bytes, kMostImageBytes);
+         buffer.label, bytes, kMostImageBytes);
   const abi::TextureDescriptor descriptor{
       .next = nullptr,
-      .label = view_of(buffer.label()),
+      .label = view_of(buffer.label),
       .usage = abi::kTextureStorage | abi::kTextureCopyDst,
       .dimension = abi::kTexture2D,
       .width = kImageWidth,
@@ -34,12 +34,12 @@ Image& Device::State::image_of(const Buffer& buffer) {
     if (image.texture) api().TextureRelease(image.texture);
     check();
     fail(mistake ? ErrorKind::invalid : ErrorKind::memory,
-         "[gpu] image of buffer '{}' of {} bytes on '{}': {}", buffer.label(), bytes, name,
+         "[gpu] image of buffer '{}' of {} bytes on '{}': {}", buffer.label, bytes, name,
          mistake ? *mistake : no_memory.value_or("the library returned none"));
   }
   counters.bytes_active += bytes;
   counters.bytes_peak = std::max(counters.bytes_peak, counters.bytes_active);
-  return images.emplace(buffer.state()->memory.id, image).first->second;
+  return images.emplace(buffer.memory.id, image).first->second;
 }
 
 void Device::State::destroy_image(uint64_t id) {

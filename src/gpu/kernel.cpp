@@ -55,8 +55,8 @@ abi::ComputePipelineDescriptor pipeline_of(const Kernel::State& kernel) {
           .constants = nullptr};
 }
 
-uint64_t resolved_size(const Binding& b) {
-  return b.size ? b.size : b.buffer.size() - b.offset;
+uint64_t resolved_size(const BindingView& b) {
+  return b.size ? b.size : b.buffer->size - b.offset;
 }
 
 }  // namespace
@@ -202,11 +202,11 @@ void Device::State::finish(const Kernel::State& kernel) {
   fail(ErrorKind::invalid, "[gpu] kernel '{}' does not compile: {}", kernel.name, kernel.mistake);
 }
 
-abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<const Binding> bindings) {
+abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<const BindingView> bindings) {
   bind_key.clear();
   bind_key.push_back(reinterpret_cast<uintptr_t>(kernel.layout));
-  for (const Binding& b : bindings) {
-    bind_key.push_back(b.buffer.state()->memory.id);
+  for (const BindingView& b : bindings) {
+    bind_key.push_back(b.buffer->memory.id);
     bind_key.push_back(b.offset);
     bind_key.push_back(resolved_size(b));  // memory from the pool comes back with other sizes
   }
@@ -219,13 +219,13 @@ abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<
   }
   std::vector<abi::BindGroupEntry> entries(bindings.size());
   for (size_t i = 0; i < bindings.size(); ++i) {
-    const Binding& b = bindings[i];
+    const BindingView& b = bindings[i];
     entries[i].binding = static_cast<uint32_t>(i);
     if (kernel.accesses[i] == Access::image) {
-      entries[i].texture = image_of(b.buffer).view;
+      entries[i].texture = image_of(*b.buffer).view;
       continue;
     }
-    entries[i].buffer = b.buffer.state()->memory.handle;
+    entries[i].buffer = b.buffer->memory.handle;
     entries[i].offset = b.offset;
     entries[i].size = round_up(resolved_size(b), 4);
   }
@@ -237,8 +237,8 @@ abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<
   const abi::BindGroup group = api().DeviceCreateBindGroup(device, &descriptor);
   ++counters.bind_groups;
   bind_groups.emplace(bind_key, group);
-  for (const Binding& b : bindings) {
-    std::vector<BindKey>& keys = bind_keys_of[b.buffer.state()->memory.id];
+  for (const BindingView& b : bindings) {
+    std::vector<BindKey>& keys = bind_keys_of[b.buffer->memory.id];
     if (keys.empty() || keys.back() != bind_key) keys.push_back(bind_key);
   }
   return group;

@@ -38,6 +38,7 @@ struct Readback::State {
 struct Recorder::State {
   std::shared_ptr<Device::State> device;
   std::string label;
+  uint64_t number = 0;  // of all recorders of the device
   bool trace = false;
   bool submitted = false;
   abi::CommandEncoder encoder = nullptr;
@@ -60,10 +61,10 @@ struct Recorder::State {
   void need_encoder();
   void begin_pass(const Kernel::State& kernel);
   void end_pass();
-  void check_bindings(const Kernel::State& kernel, std::span<const Binding> bindings) const;
-  void hold(const Buffer& buffer);
-  void refresh_image(const Buffer& buffer);
-  void outdate_image(const Buffer& buffer);
+  void check_bindings(const Kernel::State& kernel, std::span<const BindingView> bindings) const;
+  void hold(Buffer::State& buffer);
+  void refresh_image(Buffer::State& buffer);
+  void outdate_image(const Buffer::State& buffer);
   std::string kernel_list() const;
   void check_range(std::string_view what, const Buffer& buffer, uint64_t offset, uint64_t bytes) const;
   std::shared_ptr<Readback::State> copy_to_staging(abi::Buffer from, uint64_t capacity,
@@ -176,12 +177,14 @@ void Recorder::State::end_pass() {
   pass = nullptr;
 }
 
-void Recorder::State::hold(const Buffer& buffer) {
-  if (held.empty() || held.back().state() != buffer.state()) held.push_back(buffer);
+void Recorder::State::hold(Buffer::State& buffer) {
+  if (buffer.held_by == number) return;
+  buffer.held_by = number;
+  held.emplace_back(buffer.shared_from_this());
 }
 
-void Recorder::State::refresh_image(const Buffer& buffer) {
-  const Memory& memory = buffer.state()->memory;
+void Recorder::State::refresh_image(Buffer::State& buffer) {
+  const Memory& memory = buffer.memory;
   const Image& image = device->image_of(buffer);
   const auto known = images.find(memory.id);
   if (known == images.end() ? image.is_fresh : known->second) return;
@@ -208,8 +211,8 @@ void Recorder::State::refresh_image(const Buffer& buffer) {
   images[memory.id] = true;
 }
 
-void Recorder::State::outdate_image(const Buffer& buffer) {
-  const uint64_t id = buffer.state()->memory.id;
+void Recorder::State::outdate_image(const Buffer::State& buffer) {
+  const uint64_t id = buffer.memory.id;
   if (device->images.contains(id)) images[id] = false;
 }
 
@@ -222,18 +225,19 @@ std::string Recorder::State::kernel_list() const {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-void Recorder::State::check_bindings(const Kernel::State& kernel, std::span<const Binding> bindings) const {
-  if (kernel.device.lock() != device)
+void Recorder::State::check_bindings(const Kernel::State& kernel,
+                                     std::span<const BindingView> bindings) const {
+  if (kernel.device.owner_before(device) || device.owner_before(kernel.device))
     fail(ErrorKind::invalid, "[gpu] kernel '{}' belongs to another device", kernel.name);
   if (bindings.size() != kernel.accesses.size())
     fail(ErrorKind::invalid, "[gpu] kernel '{}' takes {} buffers, {} were given", kernel.name,
          kernel.accesses.size(), bindings.size());
   const auto writes = [&](size_t i) { return kernel.accesses[i] == Access::write; };
   for (size_t i = 0; i < bindings.size(); ++i) {
-    const Binding& b = bindings[i];
+    const BindingView& b = bindings[i];
     if (!b.buffer)
       fail(ErrorKind::invalid, "[gpu] kernel '{}': binding {} is an empty handle", kernel.name, i);
-    const Buffer::State& buffer = *b.buffer.state();
+    const Buffer::State& buffer = *b.buffer;
     if (buffer.device != device)
       fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' belongs to another device", kernel.name,
            buffer.label);
@@ -252,7 +256,7 @@ void Recorder::State::check_bindings(const Kernel::State& kernel, std::span<cons
            "[gpu] kernel '{}': binding of {} bytes of buffer '{}' passes the limit of {}; bind it in parts",
            kernel.name, size, buffer.label, device->limits.max_binding_size);
     for (size_t j = 0; j < i; ++j)
-      if (bindings[j].buffer.state() == b.buffer.state() && (writes(i) || writes(j)))
+      if (bindings[j].buffer == b.buffer && (writes(i) || writes(j)))
         fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' is bound twice and written", kernel.name,
              buffer.label);
   }
@@ -262,6 +266,7 @@ Recorder::Recorder(const Device& device, std::string_view label, bool trace)
     : state_(std::make_unique<State>()) {
   state_->device = device.state();
   state_->label = label;
+  state_->number = ++state_->device->recorders;
   state_->trace = trace;
   state_->device->check();
   if (trace && !device.features().timestamps)
@@ -273,6 +278,13 @@ Recorder::~Recorder() = default;
 Recorder::Recorder(Recorder&&) noexcept = default;
 
 void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings, Grid grid,
+                        std::span<const std::byte> params) {
+  std::vector<BindingView> views;
+  for (const Binding& b : bindings) views.push_back(b.view());
+  dispatch(kernel, std::span<const BindingView>(views), grid, params);
+}
+
+void Recorder::dispatch(const Kernel& kernel, std::span<const BindingView> bindings, Grid grid,
                         std::span<const std::byte> params) {
   State& s = *state_;
   if (!kernel) fail(ErrorKind::invalid, "[gpu] dispatch of an empty kernel handle in work '{}'", s.label);
@@ -290,9 +302,9 @@ void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings,
 
   s.device->finish(k);
   for (size_t i = 0; i < bindings.size(); ++i)
-    if (k.accesses[i] == Access::image) s.refresh_image(bindings[i].buffer);
+    if (k.accesses[i] == Access::image) s.refresh_image(*bindings[i].buffer);
   for (size_t i = 0; i < bindings.size(); ++i)
-    if (k.accesses[i] == Access::write) s.outdate_image(bindings[i].buffer);
+    if (k.accesses[i] == Access::write) s.outdate_image(*bindings[i].buffer);
   if (!s.pass) s.begin_pass(k);
   const abi::Api& api = s.api();
   if (s.pipeline != k.pipeline) {
@@ -313,7 +325,7 @@ void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings,
   }
   api.ComputePassEncoderDispatchWorkgroups(s.pass, grid.x, grid.y, grid.z);
   ++s.device->counters.dispatches;
-  for (const Binding& b : bindings) s.hold(b.buffer);
+  for (const BindingView& b : bindings) s.hold(*b.buffer);
   if (s.trace) s.end_pass();
 }
 
@@ -343,9 +355,9 @@ void Recorder::copy(const Buffer& from, uint64_t from_offset, const Buffer& to, 
   s.need_encoder();
   s.api().CommandEncoderCopyBufferToBuffer(s.encoder, from.state()->memory.handle, from_offset,
                                            to.state()->memory.handle, to_offset, round_up(bytes, 4));
-  s.outdate_image(to);
-  s.hold(from);
-  s.hold(to);
+  s.outdate_image(*to.state());
+  s.hold(*from.state());
+  s.hold(*to.state());
 }
 
 void Recorder::clear(const Buffer& buffer, uint64_t offset, uint64_t bytes) {
@@ -359,8 +371,8 @@ void Recorder::clear(const Buffer& buffer, uint64_t offset, uint64_t bytes) {
   s.end_pass();
   s.need_encoder();
   s.api().CommandEncoderClearBuffer(s.encoder, buffer.state()->memory.handle, offset, bytes);
-  s.outdate_image(buffer);
-  s.hold(buffer);
+  s.outdate_image(*buffer.state());
+  s.hold(*buffer.state());
 }
 
 std::shared_ptr<Readback::State> Recorder::State::copy_to_staging(abi::Buffer from, uint64_t capacity,
@@ -384,7 +396,7 @@ Readback Recorder::read(const Buffer& buffer, uint64_t offset, uint64_t bytes) {
   State& s = *state_;
   s.check_range("read", buffer, offset, bytes);
   if (bytes == 0) fail(ErrorKind::invalid, "[gpu] read of no bytes of buffer '{}'", buffer.label());
-  s.hold(buffer);
+  s.hold(*buffer.state());
   return Readback(s.copy_to_staging(buffer.state()->memory.handle, buffer.state()->memory.capacity,
                                     buffer.label(), offset, bytes));
 }

@@ -64,6 +64,8 @@ class Recorder {
   Recorder(Recorder&&) noexcept;
   Recorder& operator=(Recorder&&) = delete;
 
+  void dispatch(const Kernel& kernel, std::span<const BindingView> bindings, Grid grid,
+                std::span<const std::byte> params = {});
   void dispatch(const Kernel& kernel, std::span<const Binding> bindings, Grid grid,
                 std::span<const std::byte> params = {});
 

@@ -36,11 +36,12 @@ struct Memory {
   uint64_t last_use = 0;        // in the pool: when it came there
 };
 
-struct Buffer::State {
+struct Buffer::State : std::enable_shared_from_this<Buffer::State> {
   std::shared_ptr<Device::State> device;
   Memory memory;
   uint64_t size = 0;
   enum class Fate { pooled, destroyed, kept } fate = Fate::pooled;  ///< of the memory when the handle goes
+  uint64_t held_by = 0;                                             ///< the last recorder that did
   std::string label;
   ~State();
 };
@@ -95,7 +96,8 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   std::shared_ptr<Library::State> library;
   abi::Device device = nullptr;
   abi::Queue queue = nullptr;
-  std::string name;
+  std::string name, stack;
+  uint64_t recorders = 0;  ///< so far
   AdapterType type = AdapterType::unknown;
   Limits limits;
   Features features;
@@ -144,7 +146,7 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   void release_bind_groups(uint64_t id);  ///< those that refer to a buffer
 
   /// The image of a buffer, made when it is first asked for.
-  Image& image_of(const Buffer& buffer);
+  Image& image_of(const Buffer::State& buffer);
   void destroy_image(uint64_t id);
   /// The buffer is written: its image is to be copied again.
   void outdate_image(uint64_t id) {
@@ -161,7 +163,7 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   /// Until the kernel has its pipeline; throws what is wrong with it.
   void finish(const Kernel::State& kernel);
 
-  abi::BindGroup bind_group(const Kernel::State& kernel, std::span<const Binding> bindings);
+  abi::BindGroup bind_group(const Kernel::State& kernel, std::span<const BindingView> bindings);
   const UniformChunk& uniform_chunk(size_t index);
 
   /// Keeps memory for reuse. What was not used for longest makes room for it.

@@ -32,9 +32,15 @@ std::vector<int64_t> widths_of(const Plan::Step& step, const Backend& backend) {
   const bool is_product = step.is_product && reads_once(step, backend.most_bytes());
   if (out.empty() || element_count(out) == 0 || !(is_attention || is_product)) return {};
   if (element_count(out) / out.back() > backend.joined_rows()) return {};
-  // What the query heads of one key head give.
-  if (is_attention) return {out.back() / (step.inputs[1].layout.shape[1] / step.inputs[0].layout.shape[2])};
   std::vector<int64_t> widths;
+  if (is_attention) {
+    // What some of the query heads of one key head give.
+    const int64_t heads = step.inputs[0].layout.shape[1],
+                  group = heads / (step.inputs[1].layout.shape[1] / step.inputs[0].layout.shape[2]);
+    for (int64_t some = 1; some <= group; ++some)
+      if (group % some == 0) widths.push_back(out.back() / heads * some);
+    return widths;
+  }
   for (int64_t width : kWidths)
     if (out.back() % width == 0 && width >= backend.least_tile()) widths.push_back(width);
   return widths;

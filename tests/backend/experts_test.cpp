@@ -113,11 +113,11 @@ void check_tiles(WebgpuBackend& backend, const Device& device, const Problem& pr
                   .outputs = {operand(out)},
                   .attrs = &attrs};
   std::vector<StoragePtr> storages;
-  std::vector<gpu::Buffer> buffers;
+  std::vector<const gpu::Buffer*> buffers;
   for (const auto* operands : {&step.inputs, &step.outputs})
     for (const Operand& o : *operands) {
       storages.push_back(o.storage);
-      buffers.push_back(webgpu::buffer_of(o));
+      buffers.push_back(&webgpu::buffer_of(o));
     }
   webgpu::Tape tape;
   webgpu::Context context(backend.device(), tape, buffers);

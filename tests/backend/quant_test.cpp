@@ -258,9 +258,9 @@ TEST_SUITE("quantised") {
                         .inputs = {operand(x), operand(packed)},
                         .outputs = {operand(out)},
                         .attrs = &attrs};
-        const std::vector<gpu::Buffer> buffers = {webgpu::buffer_of(step.inputs[0]),
-                                                  webgpu::buffer_of(step.inputs[1]),
-                                                  webgpu::buffer_of(step.outputs[0])};
+        const std::vector<const gpu::Buffer*> buffers = {&webgpu::buffer_of(step.inputs[0]),
+                                                         &webgpu::buffer_of(step.inputs[1]),
+                                                         &webgpu::buffer_of(step.outputs[0])};
         webgpu::Tape tape;
         webgpu::Context context(backend->device(), tape, buffers);
         webgpu::multiply_packed(context, step, form);

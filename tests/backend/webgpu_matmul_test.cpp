@@ -76,8 +76,8 @@ void check(const std::vector<Case>& cases, const std::function<void(MatmulDevice
     for (const Prepared& p : prepared) {
       CAPTURE(p.what);
       const Operand a = upload(backend, p.a), b = upload(backend, p.b), out = upload(backend, p.out);
-      const std::vector<gpu::Buffer> buffers = {webgpu::buffer_of(a), webgpu::buffer_of(b),
-                                                webgpu::buffer_of(out)};
+      const std::vector<const gpu::Buffer*> buffers = {&webgpu::buffer_of(a), &webgpu::buffer_of(b),
+                                                       &webgpu::buffer_of(out)};
       webgpu::Tape tape;
       webgpu::Context context(backend.device(), tape, buffers);
       webgpu::matmul(context, {.kernel = "matmul_batched", .inputs = {a, b}, .outputs = {out}}, as_if);

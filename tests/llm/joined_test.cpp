@@ -1,6 +1,8 @@
 // Products that go on with the steps behind them (plan/join.h), as language models on a GPU have them.
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include "backend/webgpu/webgpu_backend.h"
 #include "llm/model.h"
 #include "support/gpus.h"
@@ -24,6 +26,21 @@ std::vector<float> logits_of(llm::Model& model) {
     at += count;
   }
   return logits;
+}
+
+/// Every question's answer with one of its numbers, in turn, doubled or halved.
+void set_unusual_ways(const std::vector<webgpu::Asked>& asked, size_t turn, webgpu::Tuning& tuning) {
+  for (const webgpu::Asked& a : asked) {
+    const webgpu::Question& question = a.question;
+    for (size_t i = 0; i < 2 * question.usual.size(); ++i) {
+      webgpu::Way way = question.usual;
+      int64_t& number = way[(turn + i) / 2 % way.size()];
+      number = (turn + i) % 2 == 0 ? number * 2 : number / 2;
+      if (number < 1 || !question.possible(way)) continue;
+      tuning.set(question.key, way);
+      break;
+    }
+  }
 }
 
 }  // namespace
@@ -55,6 +72,37 @@ TEST_SUITE("gpu joined products") {
                                                                /*software=*/false));
         llm::Model model(file, on_gpu);
         CHECK(test::relative_error(logits_of(model), logits_of(cpu)) < 0.01);
+      }
+    });
+  }
+
+  TEST_CASE("all ways to run the kernels of a token give the same") {
+    const test::ScopedFolder folder;
+    const auto file = folder.path / "tiny.gguf";
+    test::write_tiny_model(
+        file, {.layers = 1, .width = 256, .hidden = 512, .head_dim = 64, .type = quant::Type::q4_k});
+    bool first = true;
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      if (!std::exchange(first, false)) return;  // a kernel takes llvmpipe a second
+      std::vector<webgpu::Asked> asked;
+      const auto logits = [&](const webgpu::Tuning& tuning) {
+        auto backend = std::make_shared<WebgpuBackend>(gpu.open(), /*software=*/false);
+        backend->tuning() = tuning;
+        llm::Model model(file, {.device = Device(backend), .context = 32});
+        llm::Sequence sequence = model.new_sequence();
+        const TokenId id = 7;
+        model.run(sequence, std::span(&id, 1));
+        std::vector<float> last = model.run(sequence, std::span(&id, 1));
+        asked = backend->asked();
+        return last;
+      };
+      const std::vector<float> usual = logits({});
+      REQUIRE(asked.size() >= 5);  // products, attention
+      for (size_t turn : {0, 2, 5}) {
+        CAPTURE(turn);
+        webgpu::Tuning tuning;
+        set_unusual_ways(asked, turn, tuning);
+        CHECK(test::relative_error(logits(tuning), usual) < 1e-5);
       }
     });
   }

@@ -21,8 +21,10 @@ namespace {
 constexpr int64_t kMostTokens = 64;
 constexpr int64_t kMostColumns = 512;  // of a value
 constexpr int64_t kMostSplits = 64;
-constexpr int64_t kSpan = 1024;  // keys whose rows a workgroup holds
-constexpr int64_t kBatch = 8;    // splits whose sums are loaded before the first is used
+constexpr int64_t kFewestKeys = 32;  // of a split
+constexpr int64_t kMostHeads = 8;    // of a workgroup
+constexpr int64_t kSpan = 1024;      // keys whose rows a workgroup holds
+constexpr int64_t kBatch = 8;        // splits whose sums are loaded before the first is used
 // More splits keep more of a GPU busy, and cost the last workgroup 0.35 us each. 32 heads of 128 columns over
 // 4096 keys on an H200: 17.7, 23.4 and 34.7 us with 16, 32 and 64 splits of 8 key heads.
 constexpr int64_t kGroups = 128;
@@ -45,39 +47,57 @@ struct Sharing {
   int64_t team, loads, keys, value_team, value_keys;
   int64_t lanes, at_once = 2;
   int64_t splits;  // at most: a token that sees few keys has fewer
+  bool single;     // by choice and not for want of keys: a text that grows needs no other kernel
 
-  Sharing(const Context& context, const CachedProblem& p, int64_t key_count) {
-    const gpu::Features& features = context.device.features();
-    const bool many = key_count >= kManyKeys && context.device.limits().max_workgroup_threads >= kManyThreads;
-    threads = many ? kManyThreads : kThreads;
+  /// `way`: threads, heads and, at most, splits.
+  Sharing(const gpu::Device& device, const CachedProblem& p, int64_t key_count, const Way& way)
+      : threads(way[0]), heads(way[1]), blocks(ceil_div(p.group(), way[1])) {
+    const gpu::Features& features = device.features();
     shuffles = features.subgroups && features.subgroup_min >= 4;
-    const int64_t neighbours = shuffles ? std::min<int64_t>(features.subgroup_min, 32) : 32;
-    // What is done for each head is unrolled, and llvmpipe takes a second to compile it for one.
-    const bool wide = std::max(p.dim, p.value_dim) > AttentionProblem::kMaxDim;
-    const int64_t most_heads = context.device.type() == gpu::AdapterType::cpu ? 2 : (wide ? 4 : 8);
-    blocks = ceil_div(p.group(), most_heads);
-    heads = ceil_div(p.group(), blocks);
-    team = std::clamp<int64_t>(bit_ceil(p.dim / 8), 4, neighbours);
+    lanes = shuffles ? std::min<int64_t>(features.subgroup_min, 32) : 32;
+    team = std::clamp<int64_t>(bit_ceil(p.dim / 8), 4, lanes);
     loads = ceil_div(p.dim / 8, team);
     keys = 4 * threads / team;
     value_team = std::max(bit_ceil(p.value_dim / 8), team / 4);
     value_keys = keys * value_team / threads;
-    lanes = neighbours;
-
-    const int64_t chunks = ceil_div(key_count, keys), groups = p.tokens * p.key_heads * blocks;
-    splits = std::clamp<int64_t>(kGroups / groups, 1, std::min(chunks, kMostSplits));
+    splits = std::min(ceil_div(key_count, keys), way[2]);
+    single = way[2] == 1;
+    if (memory(p) > device.limits().max_workgroup_memory) at_once = 1;
   }
 
+  static Way usual(const gpu::Device& device, const CachedProblem& p, int64_t key_count) {
+    const bool many = key_count >= kManyKeys && device.limits().max_workgroup_threads >= kManyThreads;
+    // What is done for each head is unrolled, and llvmpipe takes a second to compile it for one.
+    const bool wide = std::max(p.dim, p.value_dim) > AttentionProblem::kMaxDim;
+    const int64_t most_heads = device.type() == gpu::AdapterType::cpu ? 2 : (wide ? 4 : kMostHeads),
+                  blocks = ceil_div(p.group(), most_heads), groups = p.tokens * p.key_heads * blocks;
+    return {many ? kManyThreads : kThreads, ceil_div(p.group(), blocks),
+            std::clamp<int64_t>(kGroups / groups, 1, kMostSplits)};
+  }
+
+  /// Tiles of the steps behind attention that a workgroup has.
+  int64_t tiles(const CachedProblem& p, const Step& joined) const {
+    return heads * p.value_dim / joined.tiles[0].width;
+  }
+  bool joins(const CachedProblem& p, const Step& joined) const {
+    const int64_t count = tiles(p, joined);
+    const auto fits = [count](const Tiled& tile) {
+      return tile.first % count == 0 && tile.count % count == 0;
+    };
+    return count > 0 && p.group() % heads == 0 && heads * p.value_dim == count * joined.tiles[0].width &&
+           std::ranges::all_of(joined.tiles, fits) &&
+           std::ranges::all_of(joined.after, [&](const Step& step) { return fits(step.tiles[0]); });
+  }
   /// Loads of wide heads would be unrolled into a text that takes minutes to compile.
-  bool is_short() const { return loads <= 4 && value_keys <= 8; }
-  int64_t columns(const CachedProblem& p) const {
-    return std::max(at_once * 8 * threads, heads * p.value_dim);
+  bool is_possible(const gpu::Device& device, const CachedProblem& p, const Step* joined) const {
+    return loads <= 4 && value_keys <= 8 && memory(p) <= device.limits().max_workgroup_memory &&
+           (!joined || joins(p, *joined));
   }
   /// Bytes of a workgroup.
-  int64_t memory(const CachedProblem& p, bool slopes) const {
-    const int64_t without_shuffles = shuffles ? 0 : 5 * threads;
-    return 4 * (heads * (p.dim + keys + 2 * kMostSplits + 8) + (slopes ? 2 : 1) * kSpan + columns(p) +
-                without_shuffles + 16);
+  int64_t memory(const CachedProblem& p) const {
+    const int64_t without_shuffles = shuffles ? 0 : 5 * threads, spans = p.in_order() ? 0 : 2;
+    return 4 * (heads * (p.dim + keys + p.value_dim + 2 * kMostSplits + 8) + spans * kSpan +
+                at_once * 8 * threads + without_shuffles + 16);
   }
 };
 
@@ -99,6 +119,10 @@ class Reads {
 
  protected:
   bool has_slopes() const { return in_.slopes.storage != nullptr; }
+  /// Several, whose keys follow each other.
+  bool has_sequences() const {
+    return in_.problem.pitch > 0 && element_count(in_.key_positions.layout.shape) > in_.problem.pitch;
+  }
   bool has_sinks() const { return in_.sinks.storage != nullptr; }
   /// Rows of whole eights, in a dtype that is loaded as words.
   bool fits() const {
@@ -118,29 +142,28 @@ class Reads {
 
 class Decode : Reads {
  public:
-  Decode(Context& context, const CacheReads& reads)
-      : Reads(context, reads), sharing_(context, reads.problem, key_count_) {
-    const uint32_t memory = context.device.limits().max_workgroup_memory;
-    if (sharing_.memory(in_.problem, has_slopes()) > memory) sharing_.at_once = 1;
-    one_dispatch_ = context.device.features().last_workgroup && buffers(true) <= most_buffers();
+  Decode(Context& context, const CacheReads& reads) : Reads(context, reads), sharing_(choose()) {
+    one_dispatch_ =
+        is_single() || (context.device.features().last_workgroup && buffers(true) <= most_buffers());
   }
 
   bool possible() const {
     const CachedProblem& p = in_.problem;
-    return fits() && p.tokens <= kMostTokens && p.value_dim <= kMostColumns && sharing_.is_short() &&
-           (!in_.joined || sharing_.blocks == 1) &&
-           sharing_.memory(p, has_slopes()) <= context_.device.limits().max_workgroup_memory &&
-           buffers(one_dispatch_) <= most_buffers();
+    return fits() && p.tokens <= kMostTokens && p.value_dim <= kMostColumns &&
+           sharing_.is_possible(context_.device, p, in_.joined) && buffers(one_dispatch_) <= most_buffers();
   }
 
   void record() {
     const CachedProblem& p = in_.problem;
-    const gpu::Buffer partial =
-        context_.scratch(p.tokens * p.heads * sharing_.splits * (p.value_dim + 2), "attention");
     Builder builder("cached_decode");
-    declare(builder);
+    declare(builder, one_dispatch_);
     declare_reads(builder);
-    if (one_dispatch_) {
+    gpu::Buffer partial;
+    if (!is_single())
+      partial = context_.scratch(p.tokens * p.heads * sharing_.splits * (p.value_dim + 2), "attention");
+    if (is_single()) {
+      declare_store(builder);
+    } else if (one_dispatch_) {
       const std::string parts = builder.share(partial);
       // & 0 is not known to be 0 when it is compiled: what was there is waited for.
       builder.code += fmt::format(
@@ -157,7 +180,7 @@ class Decode : Reads {
     builder.code += embedded::webgpu_kernels("cached_places");
     builder.code += embedded::webgpu_kernels("cached_rows");
     builder.code += embedded::webgpu_kernels("cached_splits");
-    if (one_dispatch_) builder.code += embedded::webgpu_kernels("cached_combine");
+    if (one_dispatch_ && !is_single()) builder.code += embedded::webgpu_kernels("cached_combine");
     builder.code += embedded::webgpu_kernels("cached_decode");
     builder.groups(context_, places() * sharing_.splits, static_cast<int>(sharing_.threads),
                    "  decode(index, thread);\n");
@@ -183,10 +206,13 @@ class Decode : Reads {
     for (const Step& step : in_.joined ? in_.joined->after : std::vector<Step>())
       for (const auto* operands : {&step.inputs, &step.outputs})
         for (const Operand& o : *operands) add(o);
-    return bound.size() + 2;  // and counters
+    return bound.size() + (is_single() ? 0 : 2);  // and counters
   }
 
-  void declare(Builder& builder) const;
+  Sharing choose() const;
+  /// A workgroup takes all keys.
+  bool is_single() const { return sharing_.single; }
+  void declare(Builder& builder, bool ends) const;
   void declare_counters(Builder& builder) const;
   void declare_store(Builder& builder) const;
   void combine(const gpu::Buffer& partial) const;
@@ -206,6 +232,7 @@ void Reads::declare_sizes(Builder& builder, const Numbers& constants, const Numb
                                                      {"CAUSAL", p.causal},
                                                      {"WINDOW", p.window > 0},
                                                      {"PITCH", p.pitch > 0},
+                                                     {"SEQUENCES", has_sequences()},
                                                      {"SOFTCAP", p.softcap > 0},
                                                      {"SLOPES", has_slopes()},
                                                      {"SINKS", has_sinks()}};
@@ -214,9 +241,33 @@ void Reads::declare_sizes(Builder& builder, const Numbers& constants, const Numb
     builder.code += fmt::format("fn {}() -> u32 {{ return {}; }}\n", name, builder.number(value));
 }
 
-void Decode::declare(Builder& builder) const {
+Sharing Decode::choose() const {
+  const Way usual = Sharing::usual(context_.device, in_.problem, key_count_);
+  if (!fits() || in_.problem.tokens > kMostTokens)
+    return Sharing(context_.device, in_.problem, key_count_, usual);
   const CachedProblem& p = in_.problem;
-  builder.settings = {{"SHUFFLES", sharing_.shuffles}, {"ONE_DISPATCH", one_dispatch_}};
+  const auto possible = [&device = context_.device, p, joined = in_.joined,
+                         keys = key_count_](const Way& way) {
+    return way[0] >= 64 && way[0] <= device.limits().max_workgroup_threads && way[1] <= kMostHeads &&
+           way[1] <= p.group() && way[2] <= kMostSplits && way[2] <= ceil_div(keys, kFewestKeys) &&
+           Sharing(device, p, keys, way).is_possible(device, p, joined);
+  };
+  const Way way =
+      context_.choose({.key = fmt::format("cached_attention {} x {} heads of {} x {} and {}, {} keys of {}{}",
+                                          p.tokens, p.heads, p.key_heads, p.dim, p.value_dim, key_count_,
+                                          name_of(in_.keys.dtype), in_.joined ? ", joined" : ""),
+                       .usual = usual,
+                       .possible = possible});
+  return Sharing(context_.device, p, key_count_, way);
+}
+
+void Decode::declare(Builder& builder, bool ends) const {
+  const CachedProblem& p = in_.problem;
+  builder.settings = {{"SHUFFLES", sharing_.shuffles},
+                      {"ONE_DISPATCH", one_dispatch_ && !is_single()},
+                      {"SINGLE", is_single()},
+                      {"ENDS", ends},
+                      {"IN_ORDER", p.in_order()}};
   declare_sizes(builder,
                 {{"THREADS", sharing_.threads},
                  {"HEADS", sharing_.heads},
@@ -229,8 +280,7 @@ void Decode::declare(Builder& builder) const {
                  {"AT_ONCE", sharing_.at_once},
                  {"SPAN", kSpan},
                  {"MOST_SPLITS", kMostSplits},
-                 {"BATCH", kBatch},
-                 {"COLUMNS", sharing_.columns(p)}},
+                 {"BATCH", kBatch}},
                 {{"splits", sharing_.splits},
                  {"blocks", sharing_.blocks},
                  {"key_heads", p.key_heads},
@@ -295,15 +345,15 @@ void Decode::declare_store(Builder& builder) const {
       fmt::format("fn store(at: u32, x: f32) {{ {} }}\n",
                   in_.out.storage ? builder.write(buffer_of(in_.out)) + "[at] = bitcast<u32>(x);" : "");
   if (in_.joined)
-    declare_tail(builder, *in_.joined, sharing_.threads,
-                 fmt::format("bitcast<u32>(columns[at % {}u])", in_.joined->tiles[0].width));
+    declare_tail(builder, widened(*in_.joined, sharing_.tiles(in_.problem, *in_.joined)), sharing_.threads,
+                 fmt::format("bitcast<u32>(outcomes[at % {}u])", sharing_.heads * in_.problem.value_dim));
   else
     builder.code += "fn tail(row: u32, index: u32, thread: u32) {}\n";
 }
 
 void Decode::combine(const gpu::Buffer& partial) const {
   Builder builder("cached_combine");
-  declare(builder);
+  declare(builder, true);
   builder.code +=
       fmt::format("fn partial(at: u32) -> f32 {{ return bitcast<f32>({}[at]); }}\n", builder.read(partial));
   declare_store(builder);
@@ -320,7 +370,7 @@ class Lanes : Reads {
   Lanes(Context& context, const CacheReads& reads)
       : Reads(context, reads),
         lanes_(context.device.features().subgroup_min),
-        blocks_(ceil_div(reads.problem.group(), kMostHeads)),
+        blocks_(ceil_div(reads.problem.group(), kLaneHeads)),
         heads_(ceil_div(reads.problem.group(), blocks_)) {}
 
   bool possible() const {
@@ -348,7 +398,7 @@ class Lanes : Reads {
   }
 
  private:
-  static constexpr int64_t kMostHeads = 4;      // whose sums a lane holds
+  static constexpr int64_t kLaneHeads = 4;      // whose sums a lane holds
   static constexpr int64_t kMostColumns = 128;  // 256 take half a minute to compile
 
   int64_t lanes_, blocks_, heads_;

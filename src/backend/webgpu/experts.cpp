@@ -47,7 +47,7 @@ class ExpertProduct {
   void record(const QuantForm& form) const {
     const gpu::Buffer places = form.tiles ? sorted() : gpu::Buffer();
     Builder builder(step_.kernel);
-    builder.code = constants_of(form);
+    builder.settings = constants_of(form);
     number(builder, "size_m", x_.layout.shape[0]);
     number(builder, "size_n", n_);
     number(builder, "share", results_ / x_.layout.shape[0]);

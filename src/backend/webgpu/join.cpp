@@ -32,7 +32,11 @@ void declare_tiles(Builder& builder, const Step& product, int64_t rows, size_t f
 }  // namespace
 
 TileSteps::TileSteps(Builder& builder, const Step& product, int64_t rows, int64_t threads)
-    : builder_(builder), product_(product), rows_(rows), threads_(threads) {
+    : builder_(builder),
+      product_(product),
+      rows_(rows),
+      threads_(threads),
+      loads_early_(product.kernel != "cached_attention") {
   for (const Step& step : product.before) sum(step);
   if (!product.before.empty()) after_ += "  workgroupBarrier();\n";
   if (product.outputs[0].storage && product.kernel != "cached_attention") {
@@ -53,9 +57,13 @@ void TileSteps::sum(const Step& step) {
     builder_.code += fmt::format("var<workgroup> states: array<f32, {}>;\n", threads_);
   for (int64_t row = 0; row < rows_; ++row) {
     const std::string name = fmt::format("sum{}_{}", tile, row);
-    before_ +=
-        fmt::format("  var {0} = 0.0;\n  for (var i = thread; i < {1}u; i += {2}u) {{ {0} += {3}; }}\n", name,
-                    length, threads_, builder_.load(step.inputs[0], fmt::format("{}u + i", row * length)));
+    const std::string load = builder_.load(step.inputs[0], fmt::format("{}u + i", row * length));
+    // What is not added up is not waited for.
+    before_ += fmt::format("  var {} = 0.0;\n", name);
+    before_ += length <= threads_
+                   ? fmt::format("  if (thread < {}u) {{ let i = thread; {} = {}; }}\n", length, name, load)
+                   : fmt::format("  for (var i = thread; i < {}u; i += {}u) {{ {} += {}; }}\n", length,
+                                 threads_, name, load);
     after_ += fmt::format(
         "  {{\n    let lane = thread;\n    let all = {};\n    if (thread == 0u) {{ tile{}[{}] = "
         "bitcast<u32>(all); }}\n  }}\n",
@@ -65,33 +73,61 @@ void TileSteps::sum(const Step& step) {
 
 void TileSteps::take(const Step& step) {
   const Tiled& share = step.tiles[0];
-  std::string body;
-  int64_t parts = 1;  // invocations for each place
+  const int64_t per_word =
+      step.kernel == "put_rows" ? 4 / static_cast<int64_t>(size_of(step.outputs[0].dtype)) : 1;
+  const int64_t width = share.width / per_word;
+  const int64_t parts = step.kernel == "activation_codes" ? 8 : 1;  // invocations for each place
+  // Tile `index` has the places (row, first .. first + width).
+  const std::string place = fmt::format("(place / {0}u + row) * {1}u + (index - {2}u) * {0}u + place % {0}u",
+                                        width, share.columns / per_word, share.first);
+  std::string condition;
+  if (share.count < product_.tiles[0].count)
+    condition = fmt::format("index >= {}u && index < {}u", share.first, share.first + share.count);
+
+  std::string body, parameters, arguments;
   if (step.kernel == "elementwise") {
-    body = element(step);
+    std::vector<std::string> loaded(step.inputs.size());
+    if (loads_early_ && rows_ * width <= threads_) load_early(step, place, condition, loaded);
+    for (size_t k = 0; k < loaded.size(); ++k)
+      if (!loaded[k].empty()) {
+        parameters += fmt::format(", x{}: {}", k, lane_type(step.inputs[k].dtype));
+        arguments += ", " + loaded[k];
+      }
+    body = element(step, loaded);
   } else if (step.kernel == "rows") {
     body = folded_row(step);
   } else if (step.kernel == "activation_codes") {
     body = block_word(step);
-    parts = 8;
   } else {
     body = cache_word(step);
   }
-  const int64_t per_word =
-      step.kernel == "put_rows" ? 4 / static_cast<int64_t>(size_of(step.outputs[0].dtype)) : 1;
   const std::string name = fmt::format("after{}", functions_++);
-  builder_.code += fmt::format("fn {}(at: u32, part: u32) {{\n{}}}\n", name, body);
-  // Tile `index` has the places (row, first .. first + width).
-  const int64_t width = share.width / per_word;
+  builder_.code += fmt::format("fn {}(at: u32, part: u32{}) {{\n{}}}\n", name, parameters, body);
   std::string text = fmt::format(
       "  for (var e = thread; e < {0}u; e += {1}u) {{\n"
-      "    let place = e / {2}u;\n"
-      "    {3}((place / {4}u + row) * {5}u + (index - {6}u) * {4}u + place % {4}u, e % {2}u);\n  }}\n",
-      rows_ * width * parts, threads_, parts, name, width, share.columns / per_word, share.first);
-  if (share.count < product_.tiles[0].count)
-    text = fmt::format("  if (index >= {}u && index < {}u) {{\n{}  }}\n", share.first,
-                       share.first + share.count, text);
+      "    let place = e / {2}u;\n    {3}({4}, e % {2}u{5});\n  }}\n",
+      rows_ * width * parts, threads_, parts, name, place, arguments);
+  if (!condition.empty()) text = fmt::format("  if ({}) {{\n{}  }}\n", condition, text);
   after_ += "  workgroupBarrier();\n" + text;
+}
+
+/// What an element needs of memory, on its way while the product is computed. One invocation has one place.
+void TileSteps::load_early(const Step& step, std::string_view place, std::string_view condition,
+                           std::vector<std::string>& loaded) {
+  std::vector<const Layout*> layouts;
+  for (const Operand& input : step.inputs) layouts.push_back(&input.layout);
+  std::string loads;
+  for (size_t k = 0; k < step.inputs.size(); ++k) {
+    const Operand& input = step.inputs[k];
+    if (input.tile >= 0) continue;
+    loaded[k] = fmt::format("early{}_{}", functions_, k);
+    before_ += fmt::format("  var {}: {};\n", loaded[k], lane_type(input.dtype));
+    loads += fmt::format("    {} = {};\n", loaded[k], builder_.load(input, fmt::format("xat{}", k)));
+  }
+  if (loads.empty()) return;
+  before_ += fmt::format("  if (thread < {}u{}{}) {{\n    let place = thread;\n    let at = {};\n{}{}  }}\n",
+                         rows_ * step.tiles[0].width, condition.empty() ? "" : " && ", condition, place,
+                         builder_.unravel(walk(step.outputs[0].layout.shape, layouts), "at", "x"), loads);
 }
 
 std::string TileSteps::stored(const Operand& out, std::string_view at, const std::string& bits) {
@@ -101,13 +137,14 @@ std::string TileSteps::stored(const Operand& out, std::string_view at, const std
   return text;
 }
 
-std::string TileSteps::element(const Step& step) {
+std::string TileSteps::element(const Step& step, std::span<const std::string> loaded) {
   const ElementwiseProgram& program = *step.program;
   std::vector<const Layout*> layouts;
   for (const Operand& input : step.inputs) layouts.push_back(&input.layout);
   std::string text = builder_.unravel(walk(step.outputs[0].layout.shape, layouts), "at", "x");
   for (size_t k = 0; k < step.inputs.size(); ++k)
-    text += fmt::format("  let x{} = {};\n", k, builder_.load(step.inputs[k], fmt::format("xat{}", k)));
+    if (loaded[k].empty())
+      text += fmt::format("  let x{} = {};\n", k, builder_.load(step.inputs[k], fmt::format("xat{}", k)));
   size_t reg = program.loads.size();
   for (const Instruction& i : program.instructions)
     text += fmt::format("  let x{} = {};\n", reg++, expression(builder_, program, i));
@@ -196,9 +233,12 @@ std::string TileSteps::cache_word(const Step& step) {
   return fmt::format("  put{}(at);\n", suffix);
 }
 
-QuantForm joined_form(const gpu::Device& device, QuantForm form, int64_t m, const Tiled& tile) {
+QuantForm joined_form(Context& context, const Step& product, int64_t m, int64_t blocks) {
   constexpr int64_t kBusy = 132 * 1024;  // invocations
-  const int64_t most = device.limits().max_workgroup_threads;
+  const int64_t most = context.device.limits().max_workgroup_threads;
+  const Tiled& tile = product.tiles[0];
+  QuantForm form = quant_form(context.device, m, tile.columns, 32 * blocks);
+  const int64_t most_lanes = form.lanes;
   form.tiles = false;
   form.vectors = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m)));
   form.rows = 1;
@@ -210,6 +250,20 @@ QuantForm joined_form(const gpu::Device& device, QuantForm form, int64_t m, cons
   form.threads = form.lanes;
   while (fits(form.threads * 2) && (form.threads < 256 || form.threads * tile.count < kBusy))
     form.threads *= 2;
+
+  const auto possible = [=](const Way& way) {
+    const int64_t threads = way[0], lanes = way[1], rows = way[2], ahead = way[3];
+    return threads <= most && lanes <= most_lanes && threads % lanes == 0 && rows * form.vectors <= 8 &&
+           tile.width % (threads / lanes * rows) == 0 && tile.width / (threads / lanes * rows) <= 16 &&
+           ahead <= 4 && (ahead == 1 || blocks % (lanes * ahead) == 0);
+  };
+  const Way way = context.choose(
+      {.key = fmt::format("{} {} {} x {} x {}, tiles of {}", product.kernel,
+                          product.attrs && product.attrs->has("type") ? product.attrs->text("type") : "", m,
+                          tile.columns, blocks, tile.width),
+       .usual = {form.threads, form.lanes, form.rows, form.ahead},
+       .possible = possible});
+  form.threads = way[0], form.lanes = way[1], form.rows = way[2], form.ahead = way[3];
   return form;
 }
 
@@ -233,6 +287,15 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
       "  workgroupBarrier();\n",
       turns);
   builder.groups(context, tile.count, static_cast<int>(form.threads), body + steps.after());
+}
+
+Step widened(Step step, int64_t times) {
+  const auto widen = [times](std::vector<Tiled>& tiles) {
+    for (Tiled& tile : tiles) tile.width *= times, tile.first /= times, tile.count /= times;
+  };
+  widen(step.tiles);
+  for (Step& after : step.after) widen(after.tiles);
+  return step;
 }
 
 void declare_tail(Builder& builder, const Step& attention, int64_t threads, std::string_view words) {
@@ -268,12 +331,11 @@ void apart(Context& context, const Step& step) {
 void joined_matmul(Context& context, const Step& product) {
   const Operand &x = product.inputs[0], &w = product.inputs[1];
   const int64_t m = x.layout.shape[0], k = x.layout.shape[1], n = product.tiles[0].columns;
-  const QuantForm form =
-      joined_form(context.device, quant_form(context.device, m, n, 4 * k), m, product.tiles[0]);
+  const QuantForm form = joined_form(context, product, m, k / (w.dtype == DType::f32 ? 4 : 8));
   Builder builder(product.kernel);
   builder.literal = true;
-  builder.code = constants_of(form);
-  builder.code +=
+  builder.settings = constants_of(form);
+  builder.code =
       fmt::format("fn size_m() -> u32 {{ return {}u; }}\nfn size_n() -> u32 {{ return {}u; }}\n", m, n);
   declare_product(context, builder, x, w, k);
   multiply_joined(context, builder, product, form, "");

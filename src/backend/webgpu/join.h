@@ -19,8 +19,10 @@ class TileSteps {
  private:
   void sum(const Step& step);
   void take(const Step& step);
+  void load_early(const Step& step, std::string_view place, std::string_view condition,
+                  std::vector<std::string>& loaded);
   /// Bodies of functions of a place of a step: an element, a row that is folded, a word of a block.
-  std::string element(const Step& step);
+  std::string element(const Step& step, std::span<const std::string> loaded);
   std::string folded_row(const Step& step);
   std::string block_word(const Step& step);
   std::string cache_word(const Step& step);
@@ -30,17 +32,22 @@ class TileSteps {
   Builder& builder_;
   const Step& product_;
   int64_t rows_, threads_;
+  bool loads_early_;  ///< there is something in front of it
   size_t functions_ = 0;
   std::string before_, after_;
 };
 
-/// A form whose workgroups compute whole tiles: as many threads as keep the device busy.
-QuantForm joined_form(const gpu::Device& device, QuantForm form, int64_t m, const Tiled& tile);
+/// A form whose workgroups compute whole tiles: as many threads as keep the device busy, or what was
+/// measured. A row of weights has so many blocks.
+QuantForm joined_form(Context& context, const Step& product, int64_t m, int64_t blocks);
 
 /// Ends a kernel that has the constants of its form, size_m, size_n, blocks, X, load_x, levels, scales and
 /// dot_x: the product into tile 0, and the steps around it. `body`: statements that come first.
 void multiply_joined(Context& context, Builder& builder, const Step& product, const QuantForm& form,
                      std::string body);
+
+/// A step whose tiles are so many times as wide.
+Step widened(Step step, int64_t times);
 
 /// `tail(row, index, thread)`: the steps after attention, for a workgroup that has the columns of tile
 /// `index` of one row at hand: `words` are the bits of column `at`.

@@ -85,9 +85,15 @@ std::string codes_constants(int64_t bits) {
   return fmt::format("const RESTS = {};\nconst FACTS = {}u;\n", bits == 16, bits / 4);
 }
 
-std::string constants_of(const QuantForm& form) {
-  return fmt::format("const THREADS = {}u;\nconst LANES = {}u;\nconst ROWS = {}u;\nconst VECTORS = {}u;\n",
-                     form.threads, form.lanes, form.rows, form.vectors);
+std::vector<gpu::Constant> constants_of(const QuantForm& form) {
+  const std::pair<const char*, int64_t> numbers[] = {{"THREADS", form.threads},
+                                                     {"LANES", form.lanes},
+                                                     {"ROWS", form.rows},
+                                                     {"VECTORS", form.vectors},
+                                                     {"AHEAD", form.ahead}};
+  std::vector<gpu::Constant> constants;
+  for (const auto& [name, value] : numbers) constants.push_back({name, static_cast<uint32_t>(value)});
+  return constants;
 }
 
 std::string_view vectors_text(const QuantForm& form) {
@@ -262,7 +268,7 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
   const bool joined = !step.tiles.empty();
   builder.literal = joined;
   const Operand x = without_gaps(context, step.inputs[0], 4);
-  builder.code = constants_of(form);
+  builder.settings = constants_of(form);
   builder.code += number_function("size_m", builder.number(m));
   builder.code += number_function("size_n", builder.number(packing.n));
   const std::string body = declare_product(context, builder, x, step.inputs[1], packing,
@@ -302,9 +308,9 @@ void qmatmul(Context& context, const Step& step) {
   if (context.software)
     return multiply_packed(
         context, step, lanes_form(context.device.features(), step.tiles.empty() ? n : step.tiles[0].width));
-  QuantForm form = quant_form(context.device, m, n, k);
-  if (!step.tiles.empty()) form = joined_form(context.device, form, m, step.tiles[0]);
-  multiply_packed(context, step, form);
+  multiply_packed(
+      context, step,
+      step.tiles.empty() ? quant_form(context.device, m, n, k) : joined_form(context, step, m, k / 32));
 }
 
 /// One invocation for each 32 elements.

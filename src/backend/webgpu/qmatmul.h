@@ -16,6 +16,7 @@ struct QuantForm {
   int64_t lanes = 1;         ///< threads that share rows of weights
   int64_t rows = 1;          ///< of weights for each thread
   int64_t vectors = 1;       ///< rows of x
+  int64_t ahead = 1;         ///< blocks whose loads are under way at once; `lanes` times it divides a row's
   bool subgroups = false;    ///< sum over lanes with shuffles, else through the workgroup's memory
   bool barriers = true;      ///< false: nothing is kept in the workgroup's memory
   bool interleaved = false;  ///< qmatmul_lanes.wgsl, with rows of weights that are
@@ -26,8 +27,8 @@ QuantForm lanes_form(const gpu::Features& features, int64_t tile);
 
 /// RESTS and FACTS of codes of activations.
 std::string codes_constants(int64_t bits);
-/// THREADS, LANES, ROWS and VECTORS of a form.
-std::string constants_of(const QuantForm& form);
+/// THREADS, LANES, ROWS, VECTORS and AHEAD of a form.
+std::vector<gpu::Constant> constants_of(const QuantForm& form);
 /// The text that has multiply_vectors.
 std::string_view vectors_text(const QuantForm& form);
 /// total(x, thread): the sum over `lanes` neighbours, for the first of them.

@@ -18,10 +18,10 @@ uint32_t constant_word(DType dtype, double value) {
   }
 }
 
-Context::Context(gpu::Device& on, Tape& tape, std::span<const gpu::Buffer> buffers)
+Context::Context(gpu::Device& on, Tape& tape, std::span<const gpu::Buffer* const> buffers)
     : device(on), software(on.type() == gpu::AdapterType::cpu), tape_(tape) {
-  for (const gpu::Buffer& buffer : buffers)
-    places_.insert({buffer.state().get(), static_cast<int>(places_.size())});
+  for (const gpu::Buffer* buffer : buffers)
+    places_.insert({buffer->state().get(), static_cast<int>(places_.size())});
   given_ = places_.size();
 }
 
@@ -36,6 +36,12 @@ gpu::Buffer Context::scratch(int64_t words, std::string_view label) {
     held_.push_back(slots_[slot]);
   }
   return slots_[slot];
+}
+
+Way Context::choose(Question question) {
+  Way way = tuning ? tuning->answer(question) : question.usual;
+  asked.push_back({step_, std::move(question)});
+  return way;
 }
 
 void Context::dispatch(const gpu::Kernel& kernel, std::span<const gpu::Binding> bindings, gpu::Grid grid,
@@ -70,19 +76,20 @@ void Tape::write_tables(gpu::Device& device) const {
     if (d.table && !d.constants.empty()) device.write(d.table, 0, std::as_bytes(std::span(d.numbers)));
 }
 
-void Tape::replay(gpu::Recorder& recorder, std::span<const gpu::Buffer> buffers, size_t first,
+void Tape::replay(gpu::Recorder& recorder, std::span<const gpu::Buffer* const> buffers, size_t first,
                   size_t count) const {
-  std::vector<gpu::Binding> bindings;
+  std::vector<gpu::BindingView> bindings;
   for (const Dispatch& d : std::span(dispatches).subspan(first, count)) {
     bindings.clear();
     for (const Part& part : d.bindings) {
-      const gpu::Buffer& buffer = part.buffer < 0 ? part.fixed : buffers[static_cast<size_t>(part.buffer)];
+      const gpu::Buffer& buffer = part.buffer < 0 ? part.fixed : *buffers[static_cast<size_t>(part.buffer)];
       // The size is part of what a bind group is known by. Kernels that load vectors ask for one at least.
-      bindings.emplace_back(buffer, part.offset,
-                            part.size ? part.size : std::max<uint64_t>(buffer.size(), 16));
+      bindings.push_back(
+          {buffer.state().get(), part.offset, part.size ? part.size : std::max<uint64_t>(buffer.size(), 16)});
     }
     const auto words = std::as_bytes(std::span(d.numbers));
-    recorder.dispatch(d.kernel, bindings, d.grid, d.table ? std::span<const std::byte>() : words);
+    recorder.dispatch(d.kernel, std::span<const gpu::BindingView>(bindings), d.grid,
+                      d.table ? std::span<const std::byte>() : words);
   }
 }
 

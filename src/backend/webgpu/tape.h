@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/webgpu/tuning.h"
 #include "gpu/recorder.h"
 
 /// Steps as a list of dispatches that can be submitted again with other buffers.
@@ -45,14 +46,14 @@ struct Tape : Prepared {
 
   /// `count` dispatches from `first` on. `buffers`: those that the steps were recorded with, or others in
   /// their places; then scratch.
-  void replay(gpu::Recorder& recorder, std::span<const gpu::Buffer> buffers, size_t first,
+  void replay(gpu::Recorder& recorder, std::span<const gpu::Buffer* const> buffers, size_t first,
               size_t count) const;
 };
 
 /// Where steps are recorded: kernels see real buffers, the tape remembers which place each has.
 class Context {
  public:
-  Context(gpu::Device& on, Tape& tape, std::span<const gpu::Buffer> buffers);
+  Context(gpu::Device& on, Tape& tape, std::span<const gpu::Buffer* const> buffers);
 
   gpu::Device& device;
   bool software;  ///< invocations are SIMD lanes of a CPU: barriers and long kernels cost more than they gain
@@ -60,7 +61,12 @@ class Context {
   /// Memory that the kernels of one step pass on to each other, of that size or larger. The next step uses it
   /// again.
   gpu::Buffer scratch(int64_t words, std::string_view label);
-  void next_step() { used_ = 0; }
+  void next_step() { used_ = 0, ++step_; }
+
+  /// How a kernel is to be run.
+  Way choose(Question question);
+  const Tuning* tuning = nullptr;
+  std::vector<Asked> asked;
 
   void dispatch(const gpu::Kernel& kernel, std::span<const gpu::Binding> bindings, gpu::Grid grid,
                 Tape::Dispatch numbers);
@@ -69,6 +75,7 @@ class Context {
   Tape& tape_;
   std::unordered_map<const gpu::Buffer::State*, int> places_;
   size_t given_ = 0, used_ = 0;            ///< storages; scratch of this step
+  size_t step_ = ~size_t{0};               ///< the first next_step() begins with 0
   std::vector<gpu::Buffer> slots_, held_;  ///< scratch; all that kernels were recorded with
 };
 

@@ -1,22 +1,27 @@
 #include "backend/webgpu/webgpu_backend.h"
 
+#include <algorithm>
+
 #include "backend/webgpu/matmul.h"
 #include "backend/webgpu/qmatmul.h"
 #include "backend/webgpu/tape.h"
+#include "base/env.h"
 #include "base/error.h"
 
 namespace weft {
 namespace {
 
 const gpu::Buffer& own(const StoragePtr& storage, std::string_view what) {
-  const auto* webgpu = dynamic_cast<const WebgpuStorage*>(storage.get());
-  if (!webgpu) fail(ErrorKind::invalid, "[webgpu] {} of storage that is not a GPU's", what);
-  return webgpu->buffer();
+  const Storage* given = storage.get();
+  if (!given || typeid(*given) != typeid(WebgpuStorage))
+    fail(ErrorKind::invalid, "[webgpu] {} of storage that is not a GPU's", what);
+  return static_cast<const WebgpuStorage*>(given)->buffer();
 }
 
-std::vector<gpu::Buffer> buffers_of(std::span<const StoragePtr> storages) {
-  std::vector<gpu::Buffer> buffers;
-  for (const StoragePtr& storage : storages) buffers.push_back(own(storage, "run"));
+std::vector<const gpu::Buffer*> buffers_of(std::span<const StoragePtr> storages) {
+  std::vector<const gpu::Buffer*> buffers;
+  buffers.reserve(storages.size());
+  for (const StoragePtr& storage : storages) buffers.push_back(&own(storage, "run"));
   return buffers;
 }
 
@@ -33,6 +38,13 @@ class GpuRead : public PendingRead {
 };
 
 }  // namespace
+
+WebgpuBackend::WebgpuBackend(gpu::Device device)
+    : device_(std::move(device)),
+      software_(device_.type() == gpu::AdapterType::cpu),
+      tunes_(!software_ && env::get("WEFT_TUNE") != "off") {
+  if (tunes_) tuning_ = webgpu::Tuning::kept_for(device_);
+}
 
 StoragePtr WebgpuBackend::alloc(uint64_t bytes, std::string_view label) {
   return std::make_shared<WebgpuStorage>(device_.alloc(bytes, label));
@@ -86,14 +98,25 @@ void WebgpuBackend::synchronize() {
 
 std::unique_ptr<Prepared> WebgpuBackend::prepare(std::span<const Step> steps,
                                                  std::span<const StoragePtr> storages) {
-  auto tape = std::make_unique<webgpu::Tape>();
-  webgpu::Context context(device_, *tape, buffers_of(storages));
-  context.software = software_;
-  for (const Step& step : steps) {
-    context.next_step();
-    webgpu::record(context, step);
-  }
-  return tape;
+  const std::vector<const gpu::Buffer*> buffers = buffers_of(storages);
+  const auto recorded = [&] {
+    auto tape = std::make_unique<webgpu::Tape>();
+    webgpu::Context context(device_, *tape, buffers);
+    context.software = software_;
+    context.tuning = &tuning_;
+    for (const Step& step : steps) {
+      context.next_step();
+      webgpu::record(context, step);
+    }
+    asked_ = std::move(context.asked);
+    return tape;
+  };
+  auto tape = recorded();
+  const auto is_new = [&](const webgpu::Asked& a) { return !tuning_.knows(a.question.key); };
+  if (!tunes_ || std::ranges::none_of(asked_, is_new)) return tape;
+  submit();
+  webgpu::tune(device_, tuning_, asked_, steps, buffers);
+  return recorded();
 }
 
 void WebgpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
@@ -109,7 +132,7 @@ void WebgpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages
   }
   const bool alone = !recorder_;
   as_one([&] {
-    const std::vector<gpu::Buffer> buffers = buffers_of(storages);
+    const std::vector<const gpu::Buffer*> buffers = buffers_of(storages);
     const size_t all = tape.dispatches.size();
     for (size_t first = 0; first < all; first += kMostAtOnce) {
       tape.replay(*recorder_, buffers, first, std::min(kMostAtOnce, all - first));
@@ -123,7 +146,7 @@ void WebgpuBackend::trace(KernelTimes* times) {
 }
 
 /// Every dispatch in a pass of its own, whose beginning and end the GPU writes down.
-void WebgpuBackend::measure(const webgpu::Tape& tape, std::span<const gpu::Buffer> buffers) {
+void WebgpuBackend::measure(const webgpu::Tape& tape, std::span<const gpu::Buffer* const> buffers) {
   gpu::Recorder recorder(device_, "trace", true);
   tape.replay(recorder, buffers, 0, tape.dispatches.size());
   if (recorder.empty()) return;

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backend/backend.h"
+#include "backend/webgpu/tuning.h"
 #include "gpu/recorder.h"
 
 namespace weft {
@@ -10,7 +11,7 @@ namespace webgpu {
 struct Tape;
 }
 
-class WebgpuStorage : public Storage {
+class WebgpuStorage final : public Storage {
  public:
   explicit WebgpuStorage(gpu::Buffer buffer)
       : Storage(buffer.size(), buffer.label()), buffer_(std::move(buffer)) {}
@@ -23,8 +24,7 @@ class WebgpuStorage : public Storage {
 /// A GPU behind any WebGPU library.
 class WebgpuBackend : public Backend {
  public:
-  explicit WebgpuBackend(gpu::Device device)
-      : device_(std::move(device)), software_(device_.type() == gpu::AdapterType::cpu) {}
+  explicit WebgpuBackend(gpu::Device device);
   /// Kernels as for another kind of adapter, for tests.
   WebgpuBackend(gpu::Device device, bool software) : device_(std::move(device)), software_(software) {}
 
@@ -55,13 +55,19 @@ class WebgpuBackend : public Backend {
   uint64_t most_bytes() const override { return device_.limits().max_binding_size; }
 
   gpu::Device& device() { return device_; }
+  webgpu::Tuning& tuning() { return tuning_; }
+  /// What the steps asked that were prepared last.
+  const std::vector<webgpu::Asked>& asked() const { return asked_; }
 
  private:
   void submit();  ///< what as_one() has so far
-  void measure(const webgpu::Tape& tape, std::span<const gpu::Buffer> buffers);
+  void measure(const webgpu::Tape& tape, std::span<const gpu::Buffer* const> buffers);
 
   gpu::Device device_;
   bool software_;
+  bool tunes_ = false;  ///< measures what tuning_ does not know
+  webgpu::Tuning tuning_;
+  std::vector<webgpu::Asked> asked_;
   std::optional<gpu::Recorder> recorder_;  ///< inside as_one()
   KernelTimes* times_ = nullptr;           ///< of trace()
 };

@@ -1,12 +1,7 @@
 // What `count` splits left, put together: a workgroup makes what HEADS heads of a token give.
-// Written around this by cached_decode.cpp: partial, what was left; sink; store; tail, which goes on with `columns`.
+// Written around this by cached_decode.cpp: partial, what was left; sink.
 var<workgroup> tops: array<f32, HEADS * MOST_SPLITS>;    // then: what a split's sums count
 var<workgroup> totals: array<f32, HEADS * MOST_SPLITS>;
-
-// The output's columns from `first` on are the first `count` of `columns`.
-fn finish(first: u32, count: u32, thread: u32) {
-  for (var i = thread; i < count; i += THREADS) { store(first + i, columns[i]); }
-}
 
 fn combine(place: Place, count: u32, thread: u32) {
   let lane = thread % LANES;
@@ -52,7 +47,7 @@ fn combine(place: Place, count: u32, thread: u32) {
     for (var s = 0u; s < splits_end; s += BATCH) {
       var x = array<f32, BATCH>();
       #for k BATCH
-      if (s + $k < count) { x[$k] = partial(sums_at(place.row + head, s + $k) + column); }
+      x[$k] = partial(sums_at(place.row + head, min(s + $k, count - 1u)) + column);
       #endfor
       #for k BATCH
       {
@@ -61,9 +56,8 @@ fn combine(place: Place, count: u32, thread: u32) {
       }
       #endfor
     }
-    columns[i] = sum;
+    outcomes[i] = sum;
   }
   workgroupBarrier();
-  finish(place.row * VALUE_DIM, place.count * VALUE_DIM, thread);
-  tail(place.token, place.head / HEADS, thread);
+  finish(place, thread);
 }

@@ -1,23 +1,19 @@
 // Attention of few tokens over a cache: a workgroup takes HEADS query heads of one key head for one token, and a range of
-// the keys (a split). It leaves the weighted sum of the values, the largest score and the sum of weights.
+// the keys (a split). It leaves the weighted sum of the values, the largest score and the sum of weights; SINGLE: all keys,
+// and what attention gives.
 //
 // TEAM invocations share four keys, VALUE_TEAM share VALUE_KEYS values, each with eight columns of them: a load of halves has
 // 16 bytes. All loads of KEYS keys and their values are under way before the first score is needed.
 // Written around this by cached_decode.cpp: the constants; sizes; key_words, value_words; query_element, key_row,
-// key_position, key_sequence, position, sequence, slope; put, which returns 0.
-// A kernel of ONE_DISPATCH has cached_combine.wgsl, too.
+// key_position, key_sequence, position, sequence, slope; put, which returns 0. IN_ORDER: a token sees the keys from one up
+// to itself, so none has to be looked for. A kernel of ONE_DISPATCH has cached_combine.wgsl, too.
 const PARTS = THREADS / VALUE_TEAM;
 
 var<workgroup> query: array<vec4<f32>, HEADS * EIGHTS * 2u>;
-var<workgroup> rows: array<u32, SPAN>;
-#if SLOPES
-var<workgroup> ahead: array<f32, SPAN>;  // how far, in positions
-#endif
+var<workgroup> columns: array<f32, AT_ONCE * 8u * THREADS>;
 var<workgroup> weights: array<f32, HEADS * KEYS>;
 var<workgroup> factors: array<f32, HEADS>;
-var<workgroup> stats: array<vec2<f32>, HEADS>;  // largest score, sum of weights
-var<workgroup> found: atomic<u32>;
-var<workgroup> chunks_found: u32;
+var<workgroup> stats: array<vec2<f32>, HEADS>;  // largest score, sum of weights; SINGLE: in .y what a sum counts
 
 // Four sums over a team: invocation i of it gets number i % 4.
 #if SHUFFLES
@@ -41,6 +37,29 @@ fn team_sums(x: vec4<f32>, thread: u32) -> f32 {
 }
 #endif
 
+#if IN_ORDER
+fn is_seen(key: u32, end: u32) -> bool { return key < end; }
+fn row_of(key: u32, token: u32, end: u32) -> u32 { return key_row(first_key(token) + min(key, end - 1u)); }
+fn distance_to(key: u32, token: u32) -> f32 { return f32(position(token) - i32(key)); }
+#else
+var<workgroup> rows: array<u32, SPAN>;
+#if SLOPES
+var<workgroup> distances: array<f32, SPAN>;
+#endif
+var<workgroup> found: atomic<u32>;
+var<workgroup> chunks_found: u32;
+
+// Of a span's keys.
+fn is_seen(key: u32, end: u32) -> bool { return rows[key] != NOWHERE; }
+fn row_of(key: u32, token: u32, end: u32) -> u32 { return select(rows[key], 0u, rows[key] == NOWHERE); }
+fn distance_to(key: u32, token: u32) -> f32 {
+#if SLOPES
+  return distances[key];
+#else
+  return 0.0;
+#endif
+}
+
 // Which chunks of KEYS keys from `first` on have one that the token sees, a bit for each. Fills `rows`.
 fn find_keys(token: u32, first: u32, end: u32, thread: u32) -> u32 {
   if (thread == 0u) { atomicStore(&found, 0u); }
@@ -57,7 +76,7 @@ fn find_keys(token: u32, first: u32, end: u32, thread: u32) -> u32 {
       chunks |= 1u << (i / KEYS);
     }
     #if SLOPES
-    ahead[i] = -f32(distance);
+    distances[i] = f32(distance);
     #endif
   }
   if (chunks != 0u) { atomicOr(&found, chunks); }
@@ -65,19 +84,31 @@ fn find_keys(token: u32, first: u32, end: u32, thread: u32) -> u32 {
   if (thread == 0u) { chunks_found = atomicLoad(&found); }
   return workgroupUniformLoad(&chunks_found);
 }
+#endif
 
-// The score of a key of the span.
-fn score(product: f32, head: u32, key: u32) -> f32 {
-  if (rows[key] == NOWHERE) { return HIDDEN; }
+fn score(product: f32, head: u32, key: u32, token: u32, end: u32) -> f32 {
+  if (!is_seen(key, end)) { return HIDDEN; }
   var s = product;
   #if SOFTCAP
   s = weft_tanh(s / softcap()) * softcap();
   #endif
   #if SLOPES
-  s += ahead[key] * slope(head);
+  s -= distance_to(key, token) * slope(head);
   #endif
   return s;
 }
+
+#if SINGLE
+// What a sum counts: 1 / the sum of all weights. A sink is a score more in it.
+fn share_of(top: f32, total: f32, head: u32) -> f32 {
+  #if SINKS
+  let most = max(top, sink(head));
+  return weft_exp(top - most) / (total * weft_exp(top - most) + weft_exp(sink(head) - most));
+  #else
+  return select(1.0 / total, 0.0, total == 0.0);
+  #endif
+}
+#endif
 
 #if ONE_DISPATCH
 var<workgroup> odd: u32;
@@ -103,11 +134,16 @@ fn put_sums(place: Place, split: u32, first_head: u32, end_head: u32, thread: u3
   workgroupBarrier();
   var returned = 0u;
   for (var i = thread; i < (min(end_head, place.count) - min(first_head, place.count)) * VALUE_DIM; i += THREADS) {
+    let head = first_head + i / VALUE_DIM;
     let column = i % VALUE_DIM;
     let at = (i / VALUE_DIM * 8u + column % 8u) * THREADS + column / 8u;
     var sum = 0.0;
     for (var part = 0u; part < PARTS; part++) { sum += columns[at + part * VALUE_TEAM]; }
-    returned |= put(sums_at(place.row + first_head + i / VALUE_DIM, split) + column, sum);
+    #if SINGLE
+    outcomes[head * VALUE_DIM + column] = select(sum * stats[head].y, 0.0, stats[head].y == 0.0);
+    #else
+    returned |= put(sums_at(place.row + head, split) + column, sum);
+    #endif
   }
   workgroupBarrier();
   return returned;
@@ -143,47 +179,61 @@ fn decode(index: u32, thread: u32) {
   var sums = array<Eight, HEADS>();
   let sequence_key = first_key(place.token);
   let end = min(range.x + (split + 1u) * split_chunks * KEYS, range.y);
+  #if IN_ORDER
+  {
+    for (var first = range.x + split * split_chunks * KEYS; first < end; first += KEYS) {
+  #else
   for (var span = range.x + split * split_chunks * KEYS; span < end; span += SPAN) {
     var chunks = find_keys(place.token, sequence_key + span, sequence_key + min(span + SPAN, end), thread);
     while (chunks != 0u) {
       let first = firstTrailingBit(chunks) * KEYS;
       chunks &= chunks - 1u;
+  #endif
       any = true;
 
+      // No load waits for another's condition: rows that are not seen are read from a place that can be.
+      var key_rows = array<u32, 4>();
+      #for k 4
+      key_rows[$k] = row_of(first + team * 4u + $k, place.token, end);
+      #endfor
+      var value_rows = array<u32, VALUE_KEYS>();
+      #for k VALUE_KEYS
+      value_rows[$k] = row_of(first + part * VALUE_KEYS + $k, place.token, end);
+      #endfor
       var raw = array<Raw, 4u * LOADS>();
       #for j LOADS
       #for k 4
-      {
-        let row = rows[first + team * 4u + $k];
-        let eight = $j * TEAM + member;
-        if (row != NOWHERE && eight < EIGHTS) {
-          raw[$j * 4u + $k] = load_key(row * key_pitch() + place.key_head * EIGHTS + eight);
-        }
-      }
+      raw[$j * 4u + $k] = load_key(
+          key_rows[$k] * key_pitch() + place.key_head * EIGHTS + min($j * TEAM + member, EIGHTS - 1u));
       #endfor
       #endfor
       var values = array<Raw, VALUE_KEYS>();
       #for k VALUE_KEYS
-      {
-        let row = rows[first + part * VALUE_KEYS + $k];
-        if (row != NOWHERE && value_eight < VALUE_EIGHTS) {
-          values[$k] = load_value(row * value_pitch() + place.key_head * VALUE_EIGHTS + value_eight);
-        }
-      }
+      values[$k] = load_value(
+          value_rows[$k] * value_pitch() + place.key_head * VALUE_EIGHTS + min(value_eight, VALUE_EIGHTS - 1u));
       #endfor
+      #if !IN_ORDER
+      #for k VALUE_KEYS
+      if (!is_seen(first + part * VALUE_KEYS + $k, end)) { values[$k] = Raw(); }  // perhaps no number
+      #endfor
+      #endif
+
+      workgroupBarrier();  // queries and, of the chunk before, weights
 
       var products = array<vec4<f32>, HEADS>();
       #for j LOADS
       {
-        let eight = min($j * TEAM + member, EIGHTS - 1u);
         let k0 = widen(raw[$j * 4u]);
         let k1 = widen(raw[$j * 4u + 1u]);
         let k2 = widen(raw[$j * 4u + 2u]);
         let k3 = widen(raw[$j * 4u + 3u]);
+        // Eights behind the last one count nothing.
+        let eight = min($j * TEAM + member, EIGHTS - 1u);
+        let factor = select(0.0, 1.0, $j * TEAM + member < EIGHTS);
         #for h HEADS
         {
-          let low = query[($h * EIGHTS + eight) * 2u];
-          let high = query[($h * EIGHTS + eight) * 2u + 1u];
+          let low = query[($h * EIGHTS + eight) * 2u] * factor;
+          let high = query[($h * EIGHTS + eight) * 2u + 1u] * factor;
           products[$h] += vec4<f32>(dot(k0.low, low) + dot(k0.high, high), dot(k1.low, low) + dot(k1.high, high),
                                     dot(k2.low, low) + dot(k2.high, high), dot(k3.low, low) + dot(k3.high, high));
         }
@@ -194,7 +244,7 @@ fn decode(index: u32, thread: u32) {
       {
         let product = team_sums(products[$h], thread);
         let key = team * 4u + member;
-        if (member < 4u) { weights[$h * KEYS + key] = score(product, place.head + $h, first + key); }
+        if (member < 4u) { weights[$h * KEYS + key] = score(product, place.head + $h, first + key, place.token, end); }
       }
       #endfor
       workgroupBarrier();
@@ -237,18 +287,23 @@ fn decode(index: u32, thread: u32) {
         #endfor
       }
       #endfor
-      workgroupBarrier();
     }
   }
 
   total = lanes_sum(total, thread);
+  #if SINGLE
+  if (lane_head < place.count && lane == 0u) { stats[lane_head].y = share_of(top, total, place.head + lane_head); }
+  #else
   if (lane_head < HEADS && lane == 0u) { stats[lane_head] = vec2<f32>(top, total); }
+  #endif
   workgroupBarrier();
   var returned = 0u;  // by every put: always 0, but what follows waits for it
+  #if !SINGLE
   for (var h = thread; h < place.count; h += THREADS) {
     returned |= put(stats_at(place.row + h, split), stats[h].x) | put(stats_at(place.row + h, split) + 1u, stats[h].y);
   }
-  if (any) {
+  #endif
+  if (any || SINGLE) {
     #for h HEADS
     {
       #for i 4
@@ -261,6 +316,9 @@ fn decode(index: u32, thread: u32) {
     }
     #endfor
   }
+  #if SINGLE
+  finish(place, thread);
+  #endif
   #if ONE_DISPATCH
   if (arrives_last(index / splits(), used, returned, thread)) { combine(place, used, thread); }
   #endif

@@ -4,7 +4,7 @@ const NOWHERE = 0xffffffffu;  // the row of a key that the token does not see
 
 // The number of a sequence's first key.
 fn first_key(token: u32) -> u32 {
-#if PITCH
+#if SEQUENCES
   return u32(sequence(token)) * keys();
 #else
   return 0u;

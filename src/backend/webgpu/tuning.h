@@ -1,0 +1,62 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "gpu/device.h"
+
+/// Kernels that can run in several ways, all of them right. Which is fastest depends on the adapter and the
+/// library: it is measured when a kernel is first needed, and kept.
+namespace weft::webgpu {
+
+/// A way is a few numbers, each of which may be doubled and halved as long as that is possible.
+using Way = std::vector<int64_t>;
+
+struct Question {
+  std::string key;  ///< what is asked for: the kernel and its sizes
+  Way usual;
+  std::function<bool(const Way&)> possible;
+};
+
+/// Answers, in memory and perhaps in a file.
+class Tuning {
+ public:
+  /// Of this device, in a file of the user's cache where there is one. What cannot be read is not known.
+  static Tuning kept_for(const gpu::Device& device);
+
+  bool knows(const std::string& key) const { return known_.contains(key); }
+  /// What is known and possible, else what is usual.
+  Way answer(const Question& question) const;
+  void set(const std::string& key, Way way) { known_[key] = std::move(way); }
+  void save() const;
+
+ private:
+  std::optional<std::filesystem::path> file_;
+  std::string stack_;
+  std::map<std::string, Way> known_;
+};
+
+/// What the file's text says, line by line; lines that are none are passed over.
+std::map<std::string, Way> parse_tuning(std::string_view text, std::string_view stack);
+
+/// Climbs from the usual way to the fastest of those that were tried.
+Way fastest(const Question& question, const std::function<double(const Way&)>& seconds);
+
+/// What a step asked when it was recorded.
+struct Asked {
+  size_t step;
+  Question question;
+};
+
+/// Answers what the steps asked and is not known yet. Runs them on these buffers: what they write is
+/// undefined afterwards, but for rows that they put into a cache.
+void tune(gpu::Device& device, Tuning& tuning, std::span<const Asked> asked, std::span<const Step> steps,
+          std::span<const gpu::Buffer* const> buffers);
+
+}  // namespace weft::webgpu

@@ -1,0 +1,62 @@
+// Choosing the fastest way to run a kernel, without a GPU.
+#include "backend/webgpu/tuning.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace weft;
+using namespace weft::webgpu;
+
+namespace {
+
+const Question kQuestion{.key = "product 1 x 64", .usual = {64, 1}, .possible = [](const Way& way) {
+                           return way[0] <= 1024 && way[1] <= 8;
+                         }};
+
+}  // namespace
+
+TEST_SUITE("base: tuning") {
+  TEST_CASE("the fastest way is found by doubling and halving") {
+    size_t trials = 0;
+    const Way way = fastest(kQuestion, [&](const Way& w) {
+      ++trials;
+      CHECK(kQuestion.possible(w));
+      return 1 + std::abs(std::log2(static_cast<double>(w[0]) / 512)) +
+             std::abs(std::log2(static_cast<double>(w[1]) / 4));
+    });
+    CHECK(way == Way{512, 4});
+    CHECK(trials < 20);
+  }
+
+  TEST_CASE("what is not faster by more than its noise is not chosen") {
+    CHECK(fastest(kQuestion, [](const Way& w) { return w == kQuestion.usual ? 1.0 : 0.995; }) ==
+          kQuestion.usual);
+  }
+
+  TEST_CASE("an answer that is not possible is not given") {
+    Tuning tuning;
+    CHECK(tuning.answer(kQuestion) == kQuestion.usual);
+    for (const Way& bad : {Way{2048, 1}, Way{64}, Way{}}) {
+      tuning.set(kQuestion.key, bad);
+      CHECK(tuning.answer(kQuestion) == kQuestion.usual);
+    }
+    tuning.set(kQuestion.key, {128, 2});
+    CHECK(tuning.answer(kQuestion) == Way{128, 2});
+  }
+
+  TEST_CASE("a file of another device, or of nobody's making, says little") {
+    const std::string good = "H200, Dawn\nproduct 1 x 64: 128 2\nattention, 64 keys: 256 4 16\n";
+    CHECK(parse_tuning(good, "H200, Dawn") ==
+          std::map<std::string, Way>{{"product 1 x 64", {128, 2}}, {"attention, 64 keys", {256, 4, 16}}});
+    CHECK(parse_tuning(good, "H200, wgpu").empty());
+    for (const char* line : {"", ":", "a: ", "a: x", "a: -1", "a: 0", "a: 1 2x", "a: 1  2",
+                             "a: 99999999999999999999", "a: 5000", "no colon"}) {
+      CAPTURE(line);
+      const auto known = parse_tuning("gpu\n" + std::string(line) + "\nb: 4\n", "gpu");
+      CHECK((known.size() == 1 || known.at("a").empty()));
+      CHECK(known.at("b") == Way{4});
+    }
+    CHECK(parse_tuning("", "").empty());
+  }
+}
