@@ -125,6 +125,24 @@ class Run {
     backend.run(*prepared, storages, {});
     return kernel.results[0];
   }
+  /// Which way is taken, when half of the threads is the only other one.
+  void tune(WebgpuBackend& backend) const {
+    const test::KernelCall kernel({find_op("cached_attention"), inputs_, attrs_, device_});
+    const std::vector<StoragePtr> storages = kernel.storages();
+    backend.prepare(std::span(&kernel.step, 1), storages);
+    std::vector<webgpu::Asked> asked = backend.asked();
+    REQUIRE(asked.size() == 1);
+    webgpu::Question& question = asked[0].question;
+    question.possible = [usual = question.usual](const webgpu::Way& way) {
+      return way[0] <= usual[0] && way[0] >= usual[0] / 2 && way[1] == usual[1] && way[2] == usual[2];
+    };
+    std::vector<const gpu::Buffer*> buffers;
+    for (const StoragePtr& storage : storages)
+      buffers.push_back(&dynamic_cast<const WebgpuStorage&>(*storage).buffer());
+    webgpu::tune(backend.device(), backend.tuning(), asked, std::span(&kernel.step, 1), buffers);
+    CHECK(backend.tuning().knows(question.key));
+    CHECK(question.possible(backend.tuning().answer(question)));
+  }
   Array composed() const {
     const OpCall call{find_op("cached_attention"), inputs_, attrs_, device_};
     return call.op.compose(call)[0];
@@ -237,6 +255,24 @@ TEST_SUITE("gpu cached attention") {
       if (gpu.library.name == "wgpu-native 29") {
         check_on(gpu, {17}, "last_workgroup");
         check_on(gpu, {2}, "last_workgroup,subgroups");
+      }
+    });
+  }
+
+  TEST_CASE("ways that are not usual, and one that was measured") {
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      if (gpu.library.name != "Dawn 2026") return;
+      const auto backend = std::make_shared<WebgpuBackend>(gpu.open(), /*software=*/false);
+      const Device device(backend);
+      const Run run(small_problems()[23], device), on_cpu(small_problems()[23], Device());
+      run.tune(*backend);
+      check_close(run.by_kernel(), on_cpu.composed());
+      const webgpu::Question question = backend->asked()[0].question;
+      for (const webgpu::Way& way : {webgpu::Way{128, 1, 1}, webgpu::Way{64, 2, 4}}) {
+        CAPTURE(way[0]);
+        REQUIRE(question.possible(way));
+        backend->tuning().set(question.key, way);
+        check_close(run.by_kernel(), on_cpu.composed());
       }
     });
   }

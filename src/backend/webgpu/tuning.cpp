@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <chrono>
+#include <limits>
 #include <set>
 
 #include "backend/webgpu/builder.h"
@@ -59,7 +60,7 @@ class Trial {
     for (uint64_t bytes : tape.scratch) scratch.push_back(device_.alloc(bytes, "tuning"));
     for (const gpu::Buffer& buffer : scratch) buffers.push_back(&buffer);
     run(tape, buffers, 1);  // the driver compiles when it is first used
-    for (; warm_up_ > 0; warm_up_ -= run(tape, buffers, 10)) {
+    for (; warm_up_ > 0; warm_up_ -= run(tape, buffers, 1)) {
     }
     const double once = run(tape, buffers, 1);
     const int times = static_cast<int>(std::clamp(kMeasured / std::max(once, 1e-6), 1.0, 50.0)) + 1;
@@ -188,7 +189,16 @@ void tune(gpu::Device& device, Tuning& tuning, std::span<const Asked> asked, std
   double warm_up = kWarmUp;
   for (auto& [key, one] : unknown) {
     Trial trial(device, tuning, std::move(one.second), buffers, warm_up);
-    tuning.set(key, fastest(one.first, [&](const Way& way) { return trial.seconds(key, way); }));
+    const auto seconds = [&](const Way& way) {
+      try {
+        return trial.seconds(key, way);
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::lost) throw;
+        log(LogLevel::info, "{}: {} does not work: {}", key, fmt::join(way, " "), error.what());
+        return std::numeric_limits<double>::infinity();
+      }
+    };
+    tuning.set(key, fastest(one.first, seconds));
   }
   if (!unknown.empty()) tuning.save();
 }
