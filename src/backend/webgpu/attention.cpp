@@ -554,7 +554,7 @@ void cached_attention(Context& context, const Step& step) {
       k = heads_of(cached_keys, p.dim), v = heads_of(cached_values, p.value_dim),
       lse = floats(context, {p.tokens * p.heads});
   // Keys of one sequence are where their positions say. Otherwise a mask tells which are seen.
-  const bool in_order = p.causal && p.pitch == keys && !slopes.storage;
+  const bool in_order = p.in_order() && p.pitch == keys && !slopes.storage;
   Attrs attrs{{"scale", double{p.scale}}, {"causal", in_order}};
   if (in_order && p.window > 0) attrs.set("window", p.window);
   const Operand mask = in_order ? Operand{} : cache_mask(context, p, ints, slopes);

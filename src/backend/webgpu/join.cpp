@@ -29,6 +29,13 @@ void declare_tiles(Builder& builder, const Step& product, int64_t rows, size_t f
   }
 }
 
+/// From an element of the output of an elementwise step to those of its inputs.
+Walk walk_of(const Step& step) {
+  std::vector<const Layout*> layouts;
+  for (const Operand& input : step.inputs) layouts.push_back(&input.layout);
+  return walk(step.outputs[0].layout.shape, layouts);
+}
+
 }  // namespace
 
 TileSteps::TileSteps(Builder& builder, const Step& product, int64_t rows, int64_t threads)
@@ -114,8 +121,6 @@ void TileSteps::take(const Step& step) {
 /// What an element needs of memory, on its way while the product is computed. One invocation has one place.
 void TileSteps::load_early(const Step& step, std::string_view place, std::string_view condition,
                            std::vector<std::string>& loaded) {
-  std::vector<const Layout*> layouts;
-  for (const Operand& input : step.inputs) layouts.push_back(&input.layout);
   std::string loads;
   for (size_t k = 0; k < step.inputs.size(); ++k) {
     const Operand& input = step.inputs[k];
@@ -127,7 +132,7 @@ void TileSteps::load_early(const Step& step, std::string_view place, std::string
   if (loads.empty()) return;
   before_ += fmt::format("  if (thread < {}u{}{}) {{\n    let place = thread;\n    let at = {};\n{}{}  }}\n",
                          rows_ * step.tiles[0].width, condition.empty() ? "" : " && ", condition, place,
-                         builder_.unravel(walk(step.outputs[0].layout.shape, layouts), "at", "x"), loads);
+                         builder_.unravel(walk_of(step), "at", "x"), loads);
 }
 
 std::string TileSteps::stored(const Operand& out, std::string_view at, const std::string& bits) {
@@ -139,9 +144,7 @@ std::string TileSteps::stored(const Operand& out, std::string_view at, const std
 
 std::string TileSteps::element(const Step& step, std::span<const std::string> loaded) {
   const ElementwiseProgram& program = *step.program;
-  std::vector<const Layout*> layouts;
-  for (const Operand& input : step.inputs) layouts.push_back(&input.layout);
-  std::string text = builder_.unravel(walk(step.outputs[0].layout.shape, layouts), "at", "x");
+  std::string text = builder_.unravel(walk_of(step), "at", "x");
   for (size_t k = 0; k < step.inputs.size(); ++k)
     if (loaded[k].empty())
       text += fmt::format("  let x{} = {};\n", k, builder_.load(step.inputs[k], fmt::format("xat{}", k)));

@@ -28,13 +28,13 @@ constexpr int64_t kMostNumber = 4096;  // of a way
 /// those that a text has at its beginning.
 Step on_trial(gpu::Device& device, Step step) {
   std::erase_if(step.after, [](const Step& after) { return after.kernel == "put_rows"; });
-  if (step.kernel != "cached_attention") return step;
-  const int64_t pitch = step.attrs->integer("pitch");
+  const int64_t pitch = step.kernel == "cached_attention" ? step.attrs->integer("pitch") : 0;
+  if (pitch == 0) return step;
   const auto& positions = dynamic_cast<const WebgpuStorage&>(*step.inputs[kPositions].storage);
   const gpu::Buffer filled = device.alloc(positions.size(), "positions");
   const std::vector<int32_t> values(filled.size() / 4, static_cast<int32_t>(pitch * 3 / 4));
   device.write(filled, 0, std::as_bytes(std::span(values)));
-  if (pitch > 0) step.inputs[kPositions].storage = std::make_shared<WebgpuStorage>(filled);
+  step.inputs[kPositions].storage = std::make_shared<WebgpuStorage>(filled);
   return step;
 }
 

@@ -40,11 +40,14 @@ fn team_sums(x: vec4<f32>, thread: u32) -> f32 {
 #if IN_ORDER
 fn is_seen(key: u32, end: u32) -> bool { return key < end; }
 fn row_of(key: u32, token: u32, end: u32) -> u32 { return key_row(first_key(token) + min(key, end - 1u)); }
+#if SLOPES
 fn distance_to(key: u32, token: u32) -> f32 { return f32(position(token) - i32(key)); }
+#endif
 #else
 var<workgroup> rows: array<u32, SPAN>;
 #if SLOPES
 var<workgroup> distances: array<f32, SPAN>;
+fn distance_to(key: u32, token: u32) -> f32 { return distances[key]; }
 #endif
 var<workgroup> found: atomic<u32>;
 var<workgroup> chunks_found: u32;
@@ -52,13 +55,6 @@ var<workgroup> chunks_found: u32;
 // Of a span's keys.
 fn is_seen(key: u32, end: u32) -> bool { return rows[key] != NOWHERE; }
 fn row_of(key: u32, token: u32, end: u32) -> u32 { return select(rows[key], 0u, rows[key] == NOWHERE); }
-fn distance_to(key: u32, token: u32) -> f32 {
-#if SLOPES
-  return distances[key];
-#else
-  return 0.0;
-#endif
-}
 
 // Which chunks of KEYS keys from `first` on have one that the token sees, a bit for each. Fills `rows`.
 fn find_keys(token: u32, first: u32, end: u32, thread: u32) -> u32 {
