@@ -277,6 +277,28 @@ TEST_SUITE("gpu cached attention") {
     });
   }
 
+  TEST_CASE("as few threads as are possible for some heads") {
+    // Without subgroups 32 invocations share a head, as on most GPUs.
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      if (gpu.library.name != "Dawn 2026") return;
+      gpu::Features features = gpu.features;
+      features.subgroups = false;
+      const auto backend = std::make_shared<WebgpuBackend>(gpu::Device::create(gpu.adapter, features, {}),
+                                                           /*software=*/false);
+      const Problem problem = {4, 1, 16, 16, {{40, 1}, {3, 1}}, {}, "f16", false, false, 64};
+      const Run run(problem, Device(backend)), on_cpu(problem, Device());
+      check_close(run.by_kernel(), on_cpu.composed());
+      const webgpu::Question question = backend->asked()[0].question;
+      for (const int64_t heads : {1, 2, 4}) {
+        CAPTURE(heads);
+        webgpu::Way way = {1, heads, 1};
+        while (!question.possible(way) && way[0] < 4096) way[0] *= 2;
+        backend->tuning().set(question.key, way);
+        check_close(run.by_kernel(), on_cpu.composed());
+      }
+    });
+  }
+
   TEST_CASE("lanes without barriers") {
     test::on_every_gpu([&](const test::TestGpu& gpu) {
       if (gpu.library.name == "Dawn 2026") check_on(gpu, {3, 6, 23}, "", true);

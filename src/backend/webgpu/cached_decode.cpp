@@ -90,8 +90,9 @@ struct Sharing {
   }
   /// Loads of wide heads would be unrolled into a text that takes minutes to compile.
   bool is_possible(const gpu::Device& device, const CachedProblem& p, const Step* joined) const {
-    return loads <= 4 && value_keys <= 8 && memory(p) <= device.limits().max_workgroup_memory &&
-           (!joined || joins(p, *joined));
+    // Each head's weights are those of a group of lanes of its own.
+    return heads * lanes <= threads && loads <= 4 && value_keys <= 8 &&
+           memory(p) <= device.limits().max_workgroup_memory && (!joined || joins(p, *joined));
   }
   /// Bytes of a workgroup.
   int64_t memory(const CachedProblem& p) const {
