@@ -34,9 +34,8 @@ void append(Batch& batch, Sequence& sequence, std::span<const TokenId> tokens, P
   }
 }
 
-int64_t missing_pages(const Sequence& sequence, size_t tokens) {
-  const size_t needed = (sequence.tokens.size() + tokens + kPageRows - 1) / kPageRows;
-  return std::max<int64_t>(static_cast<int64_t>(needed) - std::ssize(sequence.pages), 0);
+int64_t missing_pages(const Sequence& sequence, int64_t tokens) {
+  return std::max<int64_t>(pages_for(tokens) - std::ssize(sequence.pages), 0);
 }
 
 size_t filled_keys(size_t count) {
@@ -63,8 +62,9 @@ void add_keys(Batch& batch, std::span<const Sequence* const> sequences) {
 
 void truncate(Sequence& sequence, size_t length, Pages& pages) {
   sequence.tokens.resize(length);
-  const size_t needed = (length + kPageRows - 1) / kPageRows;
-  for (; sequence.pages.size() > needed; sequence.pages.pop_back()) pages.give_back(sequence.pages.back());
+  const int64_t needed = pages_for(static_cast<int64_t>(length));
+  for (; std::ssize(sequence.pages) > needed; sequence.pages.pop_back())
+    pages.give_back(sequence.pages.back());
 }
 
 }  // namespace weft::llm

@@ -11,6 +11,9 @@ namespace weft::llm {
 
 /// Rows of the caches that one page has. A sequence takes whole pages.
 inline constexpr int64_t kPageRows = 32;
+constexpr int64_t pages_for(int64_t tokens) {
+  return (tokens + kPageRows - 1) / kPageRows;
+}
 
 /// Numbers of keys are multiples of it.
 inline constexpr int64_t kKeyStep = 64;
@@ -67,8 +70,8 @@ struct Sequence {
 /// wanted, otherwise of the last.
 void append(Batch& batch, Sequence& sequence, std::span<const TokenId> tokens, Pages& pages, bool all);
 
-/// Pages that a sequence takes for so many tokens more.
-int64_t missing_pages(const Sequence& sequence, size_t tokens);
+/// Pages that a sequence of so many tokens takes besides those it has.
+int64_t missing_pages(const Sequence& sequence, int64_t tokens);
 
 /// The number that `count` keys are filled up to, so that few numbers occur: a new one is a new plan.
 size_t filled_keys(size_t count);

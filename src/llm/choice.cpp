@@ -1,5 +1,6 @@
 #include "llm/choice.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,14 +12,15 @@ namespace {
 constexpr int64_t kMaxTopK = 256;  // whose candidates are compared each with each
 constexpr float kNever = 1e30F;    // kernels compare with infinities as they please
 
-/// The token in whose part of the weights (candidates) `share` lies, in the order of `ids`. `up_to`: of each
-/// candidate, the weights of all ids up to its own.
+/// Of each row, the token in whose part of the weights (n, candidates) `share` (n, 1) lies, in the order of
+/// `ids`. `up_to`: of each candidate, the weights of all ids up to its own.
 Array at_share(const Array& ids, const Array& weights, const Array& up_to, const Array& share) {
-  const Array all = max(up_to, {0}, true), likely = gt(weights, scalar_like(weights, 0));
+  const Array all = max(up_to, {-1}, true), likely = gt(weights, scalar_like(weights, 0));
   const Array none = scalar_like(ids, std::numeric_limits<int32_t>::max());
-  const Array found = min(where(call("logical_and", {likely, gt(up_to, share * all)}), ids, none), {0}, true);
-  const Array last = max(where(likely, ids, scalar_like(ids, -1)), {0}, true);  // where rounding left none
-  return where(eq(found, none), last, found);
+  const Array found =
+      min(where(call("logical_and", {likely, gt(up_to, share * all)}), ids, none), {-1}, true);
+  const Array last = max(where(likely, ids, scalar_like(ids, -1)), {-1}, true);  // where rounding left none
+  return reshape(where(eq(found, none), last, found), {-1});
 }
 
 }  // namespace
@@ -34,8 +36,9 @@ std::optional<Choice> choice_of(const SamplerOptions& o) {
   return Choice{all ? 0 : o.top_k, o.top_p, o.min_p, o.temperature};
 }
 
-std::vector<float> Choice::settings() const {
-  return {top_p < 1 ? top_p : kNever, min_p > 0 ? std::log(min_p) : -kNever, temperature};
+std::array<float, Choice::kSettings> Choice::settings() const {
+  return {top_p < 1 ? top_p : kNever, min_p > 0 ? std::log(min_p) : -kNever, temperature,
+          static_cast<float>(top_k)};
 }
 
 Array likeliest(const Array& logits) {
@@ -44,28 +47,29 @@ Array likeliest(const Array& logits) {
 }
 
 Array choose(int64_t top_k, const Array& logits, const Array& share, const Array& settings) {
-  const Array flat = reshape(logits, {-1});
-  const Array top_p = slice_dim(settings, 0, 0, 1), least = slice_dim(settings, 0, 1, 2),
-              temperature = slice_dim(settings, 0, 2, 3);
   if (top_k == 1) return likeliest(logits);
+  const auto setting = [&](int64_t i) { return slice_dim(settings, 1, i, i + 1); };  // (n, 1)
+  const Array top_p = setting(0), least = setting(1), temperature = setting(2), most = setting(3);
+  const Array number = unsqueeze(share, 1);
   const auto weigh = [&](const Array& x, const Array& best) {
     const Array kept = call("ge", {x, best + least});
     return where(kept, exp((x - best) / temperature), scalar_like(x, 0));
   };
-  if (top_k == 0 || top_k >= flat.size()) {
-    const Array weights = weigh(flat, max(flat, {0}, true));
-    return at_share(iota(flat.size(), flat), weights, cumsum(weights, 0), share);
+  if (top_k == 0) {
+    const Array weights = weigh(logits, max(logits, {-1}, true));
+    return at_share(iota(logits.shape(1), logits), weights, cumsum(weights, 1), number);
   }
-  const Sorted best = topk(flat, top_k, 0);
-  const Array likely = softmax(best.values, 0);
-  const Array before = cumsum(likely, 0) - likely;
-  const Array first = eq(iota(top_k, flat), scalar_like(best.indices, 0));
-  const Array kept = call("logical_or", {first, lt(before, top_p)});
-  const Array weights =
-      where(kept, weigh(best.values, slice_dim(best.values, 0, 0, 1)), scalar_like(best.values, 0));
-  const Array not_behind = call("le", {unsqueeze(best.indices, 0), unsqueeze(best.indices, 1)});
-  const Array up_to = sum(where(not_behind, unsqueeze(weights, 0), scalar_like(weights, 0)), {1});
-  return at_share(best.indices, weights, up_to, share);
+  top_k = std::min(top_k, logits.shape(1));
+  const Sorted best = topk(logits, top_k, 1);
+  const Array rank = iota(top_k, logits);
+  const Array values = where(lt(as(rank, DType::f32), most), best.values, scalar_like(best.values, -kNever));
+  const Array likely = softmax(values, 1);
+  const Array before = cumsum(likely, 1) - likely;
+  const Array kept = call("logical_or", {eq(rank, scalar_like(rank, 0)), lt(before, top_p)});
+  const Array weights = where(kept, weigh(values, slice_dim(values, 1, 0, 1)), scalar_like(values, 0));
+  const Array not_behind = call("le", {unsqueeze(best.indices, 1), unsqueeze(best.indices, 2)});
+  const Array up_to = sum(where(not_behind, unsqueeze(weights, 1), scalar_like(weights, 0)), {2});
+  return at_share(best.indices, weights, up_to, number);
 }
 
 }  // namespace weft::llm

@@ -144,7 +144,9 @@ struct LanguageModel::Engine {
     const std::optional<llm::Choice> choice = llm::choice_of(wanted.sampler);
     const bool plain = wanted.grammar.empty() && wanted.json_schema.empty() && wanted.logprobs < 0;
     if (!choice || !plain || drafter || !llm::Ahead::possible(*model)) return nullptr;
-    return std::make_unique<llm::Ahead>(*model, sequence, sampler, *choice, wanted.ahead);
+    auto ahead = std::make_unique<llm::Ahead>(*model, wanted.ahead);
+    ahead->join(sequence, sampler, *choice);
+    return ahead;
   }
 
   /// The token behind `last`, of those made ahead; `wanted` with it. When the device fails there is none, and
@@ -152,7 +154,7 @@ struct LanguageModel::Engine {
   TokenId next_ahead(std::unique_ptr<llm::Ahead>& ahead, TokenId last, int64_t wanted,
                      std::vector<float>& logits) {
     try {
-      return ahead->next(last, wanted);
+      return ahead->next(std::span(&last, 1), wanted)[0];
     } catch (const Error& e) {
       if (!is_device_failure(e) || !may_fall_back()) throw;
       ahead.reset();

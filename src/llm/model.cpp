@@ -12,9 +12,10 @@ namespace {
 constexpr const char* kLong = "long";  // in a saved cache: Sequence::is_long
 
 /// Pages for all sequences, and page 0.
-int64_t pages_for(const LoadOptions& options, int64_t context) {
-  const auto pages = [](int64_t tokens) { return (tokens + kPageRows - 1) / kPageRows; };
-  return (options.cached_tokens > 0 ? pages(options.cached_tokens) : pages(context) * options.sequences) + 1;
+int64_t pages_of(const LoadOptions& options, int64_t context) {
+  return (options.cached_tokens > 0 ? pages_for(options.cached_tokens)
+                                    : pages_for(context) * options.sequences) +
+         1;
 }
 
 /// Of each layer, and of what comes after them. What comes before them is with the first.
@@ -42,7 +43,7 @@ State state_of(ModelFile file, const LoadOptions& options) {
   if (options.context <= 0 && options.default_context > 0)
     state.context = std::min(state.context, options.default_context);
   state.sequences = options.sequences;
-  state.rows = pages_for(options, state.context) * kPageRows;
+  state.rows = pages_of(options, state.context) * kPageRows;
   state.exact = exact;
   return state;
 }
@@ -52,7 +53,7 @@ State state_of(ModelFile file, const LoadOptions& options) {
 Model::Model(ModelFile file_read, const LoadOptions& options)
     : state_(state_of(std::move(file_read), options)),
       architecture_(find_architecture(state_.config.architecture)),
-      pages_(pages_for(options, state_.context)) {
+      pages_(pages_of(options, state_.context)) {
   for (const AdapterOption& choice : options.adapters)
     state_.weights.add_adapter(open_adapter(choice.path, file()), choice.scale);
   if (options.progress)
@@ -169,14 +170,6 @@ std::vector<float> Model::activations(Sequence& sequence, std::span<const TokenI
   return run_text(sequence, tokens, true, true);
 }
 
-std::vector<float> Model::run(std::span<const Turn> turns) {
-  return run_turns<float>(turns, config().vocabulary, [](const Array& logits) { return logits; });
-}
-
-std::vector<TokenId> Model::best(std::span<const Turn> turns) {
-  return run_turns<TokenId>(turns, 1, [](const Array& logits) { return likeliest(logits); });
-}
-
 void Model::check(const Sequence& sequence, std::span<const TokenId> tokens) const {
   for (TokenId id : tokens)
     if (id < 0 || id >= config().vocabulary)
@@ -216,7 +209,7 @@ std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId>
     const size_t count = config().causal ? std::min<size_t>(kPassTokens, tokens.size()) : tokens.size();
     Array made;
     if (count == 1 && !activations && steps_.possible()) {
-      made = steps_.logits(sequence, tokens[0]);
+      made = steps_.logits({{&sequence, std::ssize(sequence.tokens), tokens[0]}});
     } else {
       Batch batch{.activations = activations};
       append(batch, sequence, tokens.first(count), pages_, all);
@@ -232,45 +225,56 @@ std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId>
   return logits;
 }
 
-template <typename T>
-std::vector<T> Model::run_turns(std::span<const Turn> turns, int64_t width,
-                                const std::function<Array(const Array& logits)>& result) {
+std::vector<float> Model::run(std::span<const Turn> turns) {
   int64_t pages = 0;
   for (const Turn& turn : turns) {
     check(turn.sequence, turn.tokens);
     if (turn.tokens.empty()) fail(ErrorKind::invalid, "[model] there are no tokens to run");
-    pages += missing_pages(turn.sequence, turn.tokens.size());
+    pages += missing_pages(turn.sequence, std::ssize(turn.sequence.tokens) + std::ssize(turn.tokens));
   }
   if (pages > pages_.left())
     fail(ErrorKind::memory, "[cache] {} pages are needed, and {} are left", pages, pages_.left());
-  std::vector<std::span<const TokenId>> tokens;  // of each turn, in the pass
+  std::vector<Turn> now;  // what is left for the pass
   for (const Turn& turn : turns) {
     const std::vector<TokenId> anew = across_border(turn.sequence, turn.tokens);
-    tokens.push_back(anew.empty() ? turn.tokens : turn.tokens.last(1));
+    now.push_back({turn.sequence, anew.empty() ? turn.tokens : turn.tokens.last(1)});
     if (!anew.empty()) run_parts(turn.sequence, std::span(anew).first(anew.size() - 1), false, false);
   }
-  std::vector<T> results(turns.size() * static_cast<size_t>(width));
+  const auto width = static_cast<ptrdiff_t>(config().vocabulary);
+  std::vector<float> results(turns.size() * static_cast<size_t>(width));
   for (const bool is_long : {false, true}) {  // keys are turned by one table in a pass
-    Batch batch;
-    std::vector<const Sequence*> sequences;
-    std::vector<size_t> places;
-    for (size_t i = 0; i < turns.size(); ++i) {
-      Sequence& sequence = turns[i].sequence;
-      if (sequence.is_long != is_long) continue;
-      append(batch, sequence, tokens[i], pages_, false);
-      sequences.push_back(&sequence);
-      places.push_back(i);
+    std::vector<Turn> alike;
+    std::vector<ptrdiff_t> places;
+    for (const Turn& turn : now) {
+      if (turn.sequence.is_long != is_long) continue;
+      alike.push_back(turn);
+      places.push_back(&turn - now.data());
     }
-    if (places.empty()) continue;
-    add_keys(batch, sequences);
-    const bool one_each = batch.size() == std::ssize(places);
-    const Array made = one_each && steps_.possible() ? steps_.logits(batch) : evaluate(batch);
-    const std::vector<T> rows = result(made).template to_vector<T>();
+    if (alike.empty()) continue;
+    const std::vector<float> rows = run_together(alike).to_vector();
     for (size_t i = 0; i < places.size(); ++i)
       std::copy_n(rows.begin() + static_cast<ptrdiff_t>(i) * width, width,
-                  results.begin() + static_cast<ptrdiff_t>(places[i]) * width);
+                  results.begin() + places[i] * width);
   }
   return results;
+}
+
+Array Model::run_together(std::span<const Turn> turns) {
+  const bool one_each = std::ranges::all_of(turns, [](const Turn& turn) { return turn.tokens.size() == 1; });
+  if (one_each && steps_.possible()) {
+    std::vector<Steps::Place> places;
+    for (const Turn& turn : turns)
+      places.push_back({&turn.sequence, std::ssize(turn.sequence.tokens), turn.tokens[0]});
+    return steps_.logits(std::move(places));
+  }
+  Batch batch;
+  std::vector<const Sequence*> sequences;
+  for (const Turn& turn : turns) {
+    append(batch, turn.sequence, turn.tokens, pages_, false);
+    sequences.push_back(&turn.sequence);
+  }
+  add_keys(batch, sequences);
+  return evaluate(batch);
 }
 
 }  // namespace weft::llm

@@ -68,8 +68,6 @@ class Model {
   /// Tokens of several sequences in one pass, which reads the weights once: logits of the last of each,
   /// (turns, vocabulary). Sequences of a recurrent model have different indices.
   std::vector<float> run(std::span<const Turn> turns);
-  /// The likeliest token behind each instead, found where the logits are; -1 where they are not all numbers.
-  std::vector<TokenId> best(std::span<const Turn> turns);
   /// As run() for one sequence, but what the layers make of each token: (n, width).
   std::vector<float> activations(Sequence& sequence, std::span<const TokenId> tokens);
   Sequence new_sequence(int32_t index = 0) const { return {.index = index}; }
@@ -92,10 +90,8 @@ class Model {
                               bool activations);
   std::vector<float> run_parts(Sequence& sequence, std::span<const TokenId> tokens, bool all,
                                bool activations);
-  template <typename T>
-  std::vector<T> run_turns(std::span<const Turn> turns, int64_t width,
-                           const std::function<Array(const Array& logits)>& result);
-  Array evaluate(const Batch& batch);  ///< forward(), with the caches
+  Array run_together(std::span<const Turn> turns);  ///< those that are alike in Sequence::is_long
+  Array evaluate(const Batch& batch);               ///< forward(), with the caches
 
   State state_;
   const Architecture& architecture_;

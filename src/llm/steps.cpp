@@ -10,14 +10,15 @@
 namespace weft::llm {
 namespace {
 
-// Positions of the table. Numbers of keys are multiples of it, so they are the same for all of its positions.
-constexpr int64_t kPositions = kKeyStep;
-constexpr int64_t kLogits = -1;  // what a step may end with in the place of a token
+// Steps of the table. Numbers of keys are multiples of it, so they are the same for all of its steps.
+constexpr int64_t kSteps = kKeyStep;
+constexpr int64_t kLogits = -1;  // what a step may end with in the place of tokens
 constexpr double kShareSteps = 1 << 24;
 
-enum Column { kRow, kPosition, kShare, kIndex, kNext, kColumns };
+// Of the table: the first three for each place, then two of the step's own.
+enum Column { kRow, kPosition, kShare, kIndex, kNext };
 
-enum Argument { kToken, kAt, kTable, kKeyRows, kSettings, kIds, kFirstCache };
+enum Argument { kTokens, kAt, kTable, kKeyRows, kSettings, kIds, kFirstCache };
 
 /// Keys that a step of a text of `count` is recorded for. Kernels of attention look at those that a token
 /// sees, so a few numbers do, up to all that a context has. Where rows are unpacked or kernels composed each
@@ -59,156 +60,185 @@ void Steps::put(Array& to, const std::vector<T>& values, const Shape& shape) {
     model_.device().backend().write(value_of(to).storage, 0, std::as_bytes(std::span(values)));
 }
 
-/// The table, and the rows of all keys, for a position that is not the one after the last step's.
-void Steps::move_to(Sequence& sequence, int64_t position, const Share& share) {
-  const int64_t first = position / kPositions * kPositions,
-                end = std::min(first + kPositions, model_.context());
-  while (std::ssize(sequence.pages) * kPageRows < end) sequence.pages.push_back(model_.pages().take());
-  std::vector<int32_t> table, at;
-  for (int64_t i = 0; i < kPositions; ++i) {
-    const int64_t p = first + i;
-    const double drawn = share && p >= position && p < end ? share(p) : 0;
-    const int32_t columns[kColumns] = {p < end ? sequence.row(p) : 0, static_cast<int32_t>(p),
-                                       static_cast<int32_t>(drawn * kShareSteps), static_cast<int32_t>(i),
-                                       static_cast<int32_t>(std::min(i + 1, kPositions - 1))};
-    table.insert(table.end(), columns, columns + kColumns);
-    if (p == position) at.assign(columns, columns + kColumns);
-  }
-  std::vector<int32_t> rows(filled_keys(static_cast<size_t>(model_.context())), 0);
-  for (int64_t p = 0; p < end; ++p) rows[static_cast<size_t>(p)] = sequence.row(p);
-  put(table_, table, {kPositions, kColumns});
-  put(at_, at, {1, kColumns});
-  put(rows_, rows, {std::ssize(rows)});
-  key_rows_ = slice_dim(rows_, 0, 0, recorded_keys(model_, position + 1));
-  pages_ = sequence.pages;
-  position_ = position;
+/// Those that the host knows; the others are where the step before left them.
+void Steps::put_tokens() {
+  const auto is_known = [](const Place& place) { return !place.sequence || place.token != kNoToken; };
+  std::vector<TokenId> ids;
+  for (const Place& place : places_) ids.push_back(place.sequence ? place.token : 0);
+  if (std::ranges::all_of(places_, is_known)) return put(lists().tokens, ids, {std::ssize(ids)});
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (is_known(places_[i]))
+      model_.device().backend().write(value_of(lists().tokens).storage, i * sizeof(TokenId),
+                                      std::as_bytes(std::span(&ids[i], 1)));
 }
 
-/// One token of each of several sequences, whose numbers are given.
-Array Steps::forward(std::map<std::string, Array> inputs, bool is_long, std::span<const Array> caches) {
-  const Device& device = model_.device();
-  const int64_t sequences = inputs["tokens"].size(), keys = inputs["key rows"].size();
-  Batch batch{.pitch = keys / sequences, .is_long = is_long};
-  std::vector<int32_t> numbers, positions, of;
-  for (int32_t s = 0; s < sequences; ++s) numbers.push_back(s);
-  for (int32_t i = 0; i < keys; ++i) {
-    positions.push_back(i % static_cast<int32_t>(batch.pitch));
-    of.push_back(i / static_cast<int32_t>(batch.pitch));
+/// The table and the rows of all keys, from the places' positions on. It ends where the longest sequence
+/// may need more keys than it is recorded for, and where there are no pages for more.
+void Steps::put_table() {
+  next_ = end_ = 0;
+  int64_t longest = 0;
+  for (const Place& place : places_) longest = std::max(longest, place.position);
+  int64_t steps = kSteps - longest % kSteps;
+  const auto end_of = [&](const Place& place) { return std::min(place.position + steps, model_.context()); };
+  const auto missing = [&] {  // pages
+    int64_t count = 0;
+    for (const Place& place : places_)
+      if (place.sequence) count += missing_pages(*place.sequence, end_of(place));
+    return count;
+  };
+  while (steps > 1 && missing() > model_.pages().left()) --steps;
+  keys_ = recorded_keys(model_, longest + 1);
+
+  const auto n = std::ssize(places_), columns = kIndex * n + 2;
+  std::vector<int32_t> table(static_cast<size_t>(kSteps * columns)), rows(static_cast<size_t>(n * keys_));
+  const auto cell = [&](int64_t step, int64_t column) -> int32_t& {
+    return table[static_cast<size_t>(step * columns + column)];
+  };
+  pages_.assign(places_.size(), {});
+  for (int64_t i = 0; i < n; ++i) {
+    const Place& place = places_[static_cast<size_t>(i)];
+    if (!place.sequence) continue;  // row 0 is on the page of nobody
+    Sequence& sequence = *place.sequence;
+    const int64_t end = end_of(place);
+    while (std::ssize(sequence.pages) * kPageRows < end) sequence.pages.push_back(model_.pages().take());
+    pages_[static_cast<size_t>(i)] = sequence.pages;
+    for (int64_t p = place.position; p < end; ++p) {
+      const int64_t step = p - place.position;
+      cell(step, kRow * n + i) = sequence.row(p);
+      cell(step, kPosition * n + i) = static_cast<int32_t>(p);
+      if (place.share) cell(step, kShare * n + i) = static_cast<int32_t>(place.share(p) * kShareSteps);
+    }
+    for (int64_t p = 0; p < end; ++p) rows[static_cast<size_t>(i * keys_ + p)] = sequence.row(p);
   }
-  // Keys behind a token are not seen because of their positions: nothing has to say which are fill.
-  inputs["sequences"] = upload(numbers, {sequences}, device);
-  inputs["key positions"] = upload(positions, {keys}, device);
-  inputs["key sequences"] = upload(of, {keys}, device);
-  batch.tokens = batch.positions = batch.sequences = batch.rows = batch.outputs = numbers;
-  const std::vector<Array*> all = model_.caches();
-  for (size_t i = 0; i < all.size(); ++i) *all[i] = caches[i];
-  return model_.forward(batch, std::move(inputs));
+  for (int64_t step = 0; step < kSteps; ++step) {
+    cell(step, kIndex * n) = static_cast<int32_t>(step);
+    cell(step, kIndex * n + 1) = static_cast<int32_t>(std::min(step + 1, kSteps - 1));
+  }
+  put(lists().table, table, {kSteps, columns});
+  put(lists().at, std::vector(table.begin(), table.begin() + columns), {1, columns});
+  put(lists().key_rows[keys_], rows, {n * keys_});
+  end_ = steps;
 }
 
 ArraysFunction Steps::record(int64_t ends) {
   std::vector<size_t> taken = {kIds};
   for (size_t i = 0; i < model_.caches().size(); ++i) taken.push_back(kFirstCache + i);
   const auto f = [this, ends, is_long = is_long_](const std::vector<Array>& given) {
-    const auto column = [&](Column c) { return reshape(slice_dim(given[kAt], 1, c, c + 1), {1}); };
-    Array made = forward({{"tokens", given[kToken]},
-                          {"positions", column(kPosition)},
-                          {"rows", column(kRow)},
-                          {"key rows", given[kKeyRows]}},
-                         is_long, std::span(given).subspan(kFirstCache)),
-          ids = given[kIds];
+    const Device& device = model_.device();
+    const int64_t n = given[kTokens].size(), keys = given[kKeyRows].size();
+    const auto cells = [&](int64_t first, int64_t count) {
+      return reshape(slice_dim(given[kAt], 1, first, first + count), {count});
+    };
+    const auto column = [&](Column c) {
+      return c < kIndex ? cells(c * n, n) : cells(kIndex * n + c - kIndex, 1);
+    };
+    Batch batch{.pitch = keys / n, .is_long = is_long};
+    std::vector<int32_t> numbers, positions, of;
+    for (int32_t i = 0; i < n; ++i) numbers.push_back(i);
+    for (int32_t i = 0; i < keys; ++i) {
+      positions.push_back(i % static_cast<int32_t>(batch.pitch));
+      of.push_back(i / static_cast<int32_t>(batch.pitch));
+    }
+    batch.tokens = batch.positions = batch.sequences = batch.rows = batch.outputs = numbers;
+    const std::vector<Array*> caches = model_.caches();
+    for (size_t i = 0; i < caches.size(); ++i) *caches[i] = given[kFirstCache + i];
+    // Keys behind a token are not seen because of their positions: nothing has to say which are fill.
+    Array made = model_.forward(batch, {{"tokens", given[kTokens]},
+                                        {"positions", column(kPosition)},
+                                        {"rows", column(kRow)},
+                                        {"sequences", upload(numbers, {n}, device)},
+                                        {"key rows", given[kKeyRows]},
+                                        {"key positions", upload(positions, {keys}, device)},
+                                        {"key sequences", upload(of, {keys}, device)}});
+    Array ids = given[kIds];
     if (ends != kLogits) {
       const Array share = as(column(kShare), DType::f32) * (1 / kShareSteps);
       made = choose(ends, made, share, given[kSettings]);
-      ids = call("put_rows", {ids, column(kIndex), reshape(made, {1, 1})});
+      ids = call("put_rows", {ids, column(kIndex), reshape(made, {1, n})});
     }
     std::vector<Array> results = {made, index_select(given[kTable], column(kNext), 0), ids};
-    for (const Array* cache : model_.caches()) results.push_back(*cache);
+    for (const Array* cache : caches) results.push_back(*cache);
     return results;
   };
   return compile(f, taken);
-}
-
-ArraysFunction Steps::record_batches(bool is_long) {
-  enum { kTokens, kPositions, kRows, kKeyRows, kFirstCache };
-  std::vector<size_t> taken;
-  for (size_t i = 0; i < model_.caches().size(); ++i) taken.push_back(kFirstCache + i);
-  const auto f = [this, is_long](const std::vector<Array>& given) {
-    std::vector<Array> results = {forward({{"tokens", given[kTokens]},
-                                           {"positions", given[kPositions]},
-                                           {"rows", given[kRows]},
-                                           {"key rows", given[kKeyRows]}},
-                                          is_long, std::span(given).subspan(kFirstCache))};
-    for (const Array* cache : model_.caches()) results.push_back(*cache);
-    return results;
-  };
-  return compile(f, taken);
-}
-
-Array Steps::logits(const Batch& batch) {
-  // Filled up to a power of two with tokens whose keys go to the page of nobody.
-  const auto count = std::bit_ceil(batch.tokens.size());
-  const auto list = [&](std::vector<int32_t> values, size_t size) {
-    values.resize(size, 0);
-    return upload(values, {static_cast<int64_t>(size)}, model_.device());
-  };
-  std::vector<Array> arguments = {list(batch.tokens, count), list(batch.positions, count),
-                                  list(batch.rows, count),
-                                  list(batch.key_rows, count * static_cast<size_t>(batch.pitch))};
-  const std::vector<Array*> caches = model_.caches();
-  for (const Array* cache : caches) arguments.push_back(*cache);
-  ArraysFunction& function = batches_[batch.is_long ? 1 : 0];
-  if (!function) function = record_batches(batch.is_long);
-  const std::vector<Array> results = function(arguments);
-  for (size_t i = 0; i < caches.size(); ++i) *caches[i] = results[1 + i];
-  return results[0];
 }
 
 Array Steps::step(int64_t ends) {
-  if (!ids_) put(ids_, std::vector<int32_t>(kPositions, 0), {kPositions, 1});
-  if (!settings_) put(settings_, Choice().settings(), {3});
-  std::vector<Array> arguments = {token_, at_, table_, key_rows_, settings_, ids_};
+  Lists& of = lists();
+  const auto n = std::ssize(places_);
+  if (!of.ids) put(of.ids, std::vector<int32_t>(static_cast<size_t>(kSteps * n), 0), {kSteps, n});
+  std::vector<Array> arguments = {of.tokens, of.at, of.table, of.key_rows[keys_], of.settings, of.ids};
   const std::vector<Array*> caches = model_.caches();
   for (const Array* cache : caches) arguments.push_back(*cache);
   ArraysFunction& function = recorded_[{ends, is_long_}];
   if (!function) function = record(ends);
   const std::vector<Array> results = function(arguments);
-  at_ = results[kAt];
-  ids_ = results[2];
+  of.at = results[1];
+  of.ids = results[2];
   for (size_t i = 0; i < caches.size(); ++i) *caches[i] = results[3 + i];
-  ++position_;
+  ++next_;
   return results[0];
 }
 
-Array Steps::logits(Sequence& sequence, TokenId token) {
-  const auto position = std::ssize(sequence.tokens);
-  is_long_ = sequence.is_long;
-  if (position != position_ || position % kPositions == 0 || sequence.pages != pages_)
-    move_to(sequence, position, {});
-  sequence.tokens.push_back(token);
-  put(token_, std::vector{token}, {1});
+/// Whether the table has the next step of these places.
+bool Steps::goes_on(const std::vector<Place>& places) const {
+  if (places.size() != places_.size() || next_ == end_) return false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const Sequence* sequence = places[i].sequence;
+    if (sequence ? places[i].position != places_[i].position + next_ || sequence->pages != pages_[i] ||
+                       sequence->is_long != is_long_
+                 : !pages_[i].empty())
+      return false;
+  }
+  return true;
+}
+
+Array Steps::logits(std::vector<Place> places) {
+  places.resize(std::bit_ceil(places.size()));
+  if (goes_on(places)) {
+    for (size_t i = 0; i < places.size(); ++i) places_[i].token = places[i].token;
+    put_tokens();
+    ++started_;
+  } else {
+    start(places);
+  }
+  for (const Place& place : places)
+    if (place.sequence) place.sequence->tokens.push_back(place.token);
   return step(kLogits);
 }
 
-void Steps::start(Sequence& sequence, TokenId token, const Choice& choice, Share share) {
-  sequence_ = &sequence;
-  is_long_ = sequence.is_long;
-  share_ = std::move(share);
-  top_k_ = choice.top_k;
-  put(settings_, choice.settings(), {3});
-  put(token_, std::vector{token}, {1});
-  move_to(sequence, std::ssize(sequence.tokens), share_);
+void Steps::start(std::vector<Place> places) {
+  ++started_;
+  places_ = std::move(places);
+  places_.resize(std::bit_ceil(places_.size()));
+  std::vector<float> settings;
+  is_long_ = false;
+  for (const Place& place : places_) {
+    is_long_ |= place.sequence && place.sequence->is_long;
+    const auto of_place = place.choice.settings();
+    settings.insert(settings.end(), of_place.begin(), of_place.end());
+  }
+  put(lists().settings, settings, {std::ssize(places_), Choice::kSettings});
+  put_tokens();
+  put_table();
 }
 
 Steps::Chosen Steps::run(int64_t count) {
-  const int64_t index = position_ % kPositions;
-  if (index == 0) move_to(*sequence_, position_, share_);
-  Chosen chosen{.count = std::min(count, kPositions - index)};
+  if (next_ == end_) {
+    for (Place& place : places_) place.position += place.sequence ? end_ : 0;
+    put_table();
+  }
+  const auto n = std::ssize(places_);
+  int64_t top_k = 0;
+  for (const Place& place : places_)
+    if (place.sequence) top_k = std::max(top_k, place.choice.top_k);
+  Chosen chosen{.count = std::min(count, end_ - next_), .places = n};
   Backend& backend = model_.device().backend();
   backend.as_one([&] {
-    for (int64_t i = 0; i < chosen.count; ++i) token_ = step(top_k_);
-    const uint64_t word = sizeof(int32_t);
-    chosen.ids = backend.read_later(value_of(ids_).storage, static_cast<uint64_t>(index) * word,
-                                    static_cast<uint64_t>(chosen.count) * word);
+    const auto bytes = [n](int64_t steps) { return static_cast<uint64_t>(steps * n) * sizeof(int32_t); };
+    const uint64_t first = bytes(next_);
+    for (int64_t i = 0; i < chosen.count; ++i) lists().tokens = step(top_k);
+    chosen.ids = backend.read_later(value_of(lists().ids).storage, first, bytes(chosen.count));
   });
   return chosen;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <functional>
 #include <map>
 
@@ -13,64 +12,76 @@ namespace weft::llm {
 
 class Model;
 
-/// Passes of one token behind the other. They are recorded, for a few numbers of keys, and run again with
-/// what changes: a few numbers that the device looks up by itself in a table of the next positions, so that
-/// nothing has to come from the host between one step and the next.
+/// Passes of one token of each of several sequences, one behind the other. They are recorded, for a few
+/// numbers of sequences and keys, and run again with what changes: a few numbers that the device looks up by
+/// itself in a table of the next steps, so that nothing has to come from the host between one and the next.
 class Steps {
  public:
   explicit Steps(Model& model) : model_(model) {}
 
-  /// Whether steps can stand for passes of a single token: all layers are on one device, and a step depends
-  /// on nothing but the token, its position and the caches' rows.
+  /// Whether steps can stand for passes of single tokens: all layers are on one device, and a step depends
+  /// on nothing but tokens, their positions and the caches' rows.
   bool possible() const;
 
-  /// Logits (1, vocabulary) of a token, which the sequence has then.
-  Array logits(Sequence& sequence, TokenId token);
-  /// Logits of a batch that has one token of each of its sequences. Rows of fill may follow: few numbers of
-  /// tokens are recorded.
-  Array logits(const Batch& batch);
+  /// What a step has of a sequence. All sequences of a step are long, or none is.
+  struct Place {
+    Sequence* sequence = nullptr;  ///< null: nobody's
+    int64_t position = 0;          ///< of the next step
+    TokenId token = kNoToken;      ///< kNoToken: the one that the step before chose in this place
+    Choice choice = {};            ///< of the token behind it
+    /// The number for the token that a position's step chooses.
+    std::function<double(int64_t position)> share = {};
+  };
 
-  /// From here on tokens are chosen on the device. The first step has `token`, which comes next behind those
-  /// of the sequence; `share` gives the number for the token that a position's step chooses.
-  using Share = std::function<double(int64_t position)>;
-  void start(Sequence& sequence, TokenId token, const Choice& choice, Share share);
+  /// Logits (n, vocabulary) of a token in each place, which the sequences have then. Rows of nobody may
+  /// follow: few numbers of places are recorded.
+  Array logits(std::vector<Place> places);
 
-  /// Up to `count` steps, submitted as one: fewer where the table of positions ends. Their tokens are on
-  /// their way. Takes pages, but leaves the sequence's tokens as they are.
+  /// From here on tokens are chosen on the device, for these places.
+  void start(std::vector<Place> places);
+  /// A number for each start, by whoever it was.
+  uint64_t started() const { return started_; }
+
+  /// Up to `count` steps, submitted as one: fewer where the table ends. Their tokens are on their way. Takes
+  /// pages, but leaves the sequences' tokens as they are.
   struct Chosen {
-    int64_t count = 0;
-    std::unique_ptr<PendingRead> ids;  ///< i32
+    int64_t count = 0, places = 0;
+    std::unique_ptr<PendingRead> ids;  ///< i32 (count, places)
   };
   Chosen run(int64_t count);
 
  private:
+  /// What steps of a number of places read and leave.
+  struct Lists {
+    Array tokens;                       ///< i32 (places), of the next step
+    Array at;                           ///< the next step's row of the table
+    Array table;                        ///< i32 (steps, columns)
+    Array settings;                     ///< f32 (places, Choice::kSettings)
+    Array ids;                          ///< i32 (steps, places): the tokens chosen
+    std::map<int64_t, Array> key_rows;  ///< i32 (places * keys): of the caches, by the number of keys
+  };
+  Lists& lists() { return lists_[std::ssize(places_)]; }
+
   /// Writes into the array's own memory, so that plans find the same buffer there.
   template <typename T>
   void put(Array& to, const std::vector<T>& values, const Shape& shape);
-  void move_to(Sequence& sequence, int64_t position, const Share& share);
+  void put_tokens();
+  void put_table();
+  bool goes_on(const std::vector<Place>& places) const;
   Array step(int64_t ends);
   ArraysFunction record(int64_t ends);
-  ArraysFunction record_batches(bool is_long);
-  Array forward(std::map<std::string, Array> inputs, bool is_long, std::span<const Array> caches);
 
   Model& model_;
   /// By what they end with, a choice's top_k or logits, and Sequence::is_long.
   std::map<std::pair<int64_t, bool>, ArraysFunction> recorded_;
-  std::array<ArraysFunction, 2> batches_;  ///< by Batch::is_long
-  // Of the sequence at hand.
-  int64_t position_ = -1;  ///< of the next step
+  std::map<int64_t, Lists> lists_;  ///< by the number of places
+  // Of the sequences at hand.
+  std::vector<Place> places_;                ///< as they are where the table begins
+  std::vector<std::vector<int32_t>> pages_;  ///< that the table is about
+  int64_t next_ = 0, end_ = 0;               ///< steps of the table: the next one, and how many it has
+  int64_t keys_ = 0;                         ///< of each sequence
   bool is_long_ = false;
-  std::vector<int32_t> pages_;  ///< that the table and the rows are about
-  Array at_;                    ///< the next position's row of the table
-  Array table_;                 ///< i32 (positions, columns)
-  Array rows_;                  ///< i32 (positions): of the caches
-  Array key_rows_;              ///< as many of them as there are keys
-  Array token_;                 ///< i32 (1), of the next step
-  // Of tokens that the device chooses.
-  Sequence* sequence_ = nullptr;
-  Share share_;
-  int64_t top_k_ = 1;
-  Array settings_, ids_;  ///< ids_ (positions, 1): the tokens chosen, by their row of the table
+  uint64_t started_ = 0;
 };
 
 }  // namespace weft::llm

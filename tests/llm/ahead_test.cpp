@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <list>
+
 #include "backend/webgpu/webgpu_backend.h"
 #include "llm/verify.h"
 #include "support/gpus.h"
@@ -34,9 +36,117 @@ Device device_of(const test::TestGpu& gpu, const gpu::DeviceOptions& options = {
   return Device(std::make_shared<WebgpuBackend>(gpu.open(options)));
 }
 
+/// A text, and how it goes on.
+struct Text {
+  std::vector<TokenId> prompt;
+  GenerateOptions options;
+};
+
+/// Prompts on both sides of a page, greedy and drawn, of which each wants another number of tokens: so each
+/// leaves at another time, and others come in its place.
+std::vector<Text> texts() {
+  constexpr size_t kLengths[] = {5, 31, 1, 33, 64, 2, 1};
+  constexpr int64_t kCounts[] = {3, 40, 17, 75, 1, 30, 9};
+  std::vector<Text> all;
+  for (size_t i = 0; i < std::size(kLengths); ++i) {
+    std::vector<TokenId> ids;
+    for (size_t t = 0; t < kLengths[i]; ++t)
+      ids.push_back(static_cast<TokenId>((t * t * 7 + 31 * i + 5) % 90));
+    GenerateOptions options = i % 3 == 1 ? sampled(kCounts[i]) : greedy(kCounts[i]);
+    options.sampler.seed = i;
+    options.sampler.top_k = i == 1 ? 5 : 40;
+    all.push_back({ids, options});
+  }
+  return all;
+}
+
+/// All of them, at most `most` at a time, `steps` in a submit.
+std::vector<std::vector<TokenId>> together(llm::Model& model, const std::vector<Text>& all, size_t most,
+                                           int64_t steps) {
+  struct Open {
+    size_t text;
+    llm::Sequence sequence;
+    Sampler sampler;
+  };
+  std::vector<std::vector<TokenId>> made(all.size());
+  std::list<Open> open;
+  size_t begun = 0;
+  llm::Ahead ahead(model, steps);
+  const bool on_device = llm::Ahead::possible(model);
+  while (begun < all.size() || !open.empty()) {
+    while (begun < all.size() && open.size() < most) {
+      Open& next = open.emplace_back(begun, model.new_sequence(static_cast<int32_t>(begun)),
+                                     Sampler(all[begun].options.sampler));
+      made[begun].push_back(next.sampler.sample(model.run(next.sequence, all[begun].prompt)));
+      const llm::Choice choice = *llm::choice_of(all[begun].options.sampler);
+      REQUIRE(ahead.takes(next.sequence, choice));
+      ahead.join(next.sequence, next.sampler, choice);
+      ++begun;
+    }
+    for (auto one = open.begin(); one != open.end();) {
+      if (std::ssize(made[one->text]) < all[one->text].options.max_tokens) {
+        ++one;
+        continue;
+      }
+      ahead.leave(one->sequence);
+      llm::truncate(one->sequence, 0, model.pages());
+      one = open.erase(one);
+    }
+    std::vector<TokenId> last;
+    std::vector<llm::Turn> turns;
+    last.reserve(open.size());
+    for (Open& one : open) {
+      last.push_back(made[one.text].back());
+      turns.push_back({one.sequence, std::span(&last.back(), 1)});
+    }
+    if (open.empty()) continue;
+    std::vector<TokenId> ids;
+    if (on_device) {
+      ids = ahead.next(last, 100);
+    } else {
+      const std::vector<float> logits = model.run(turns);
+      const size_t width = logits.size() / last.size();
+      for (Open& one : open)
+        ids.push_back(one.sampler.sample(std::span(logits).subspan(ids.size() * width, width)));
+    }
+    auto id = ids.begin();
+    for (Open& one : open) made[one.text].push_back(*id++);
+  }
+  return made;
+}
+
+std::vector<std::vector<TokenId>> alone(const std::vector<Text>& all) {
+  LanguageModel model = open({});
+  std::vector<std::vector<TokenId>> made;
+  for (const Text& text : all) made.push_back(model.generate(text.prompt, text.options).tokens);
+  return made;
+}
+
 }  // namespace
 
+TEST_SUITE("base: sequences together") {
+  TEST_CASE("each goes on as it does alone, and ends when it likes") {
+    llm::Model model(kFolder / "model-f32.gguf", {.context = 128, .sequences = 7});
+    for (size_t most : {2, 7}) CHECK(together(model, texts(), most, 0) == alone(texts()));
+    CHECK(model.pages().left() == 7 * 128 / llm::kPageRows);
+  }
+}
+
 TEST_SUITE("gpu tokens made ahead") {
+  TEST_CASE("sequences go on together as each does alone, and end when they like") {
+    const std::vector<Text> all = texts();
+    const std::vector<std::vector<TokenId>> expected = alone(all);
+    // Kernels for each number of sequences take a software adapter seconds: two libraries, one way each.
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      const bool dawn = gpu.library.name == "Dawn 2026";
+      if (!dawn && gpu.library.name != "wgpu-native 29") return;
+      llm::Model model(kFolder / "model-f32.gguf",
+                       {.device = device_of(gpu), .context = 128, .sequences = 7});
+      CHECK(together(model, all, dawn ? 4 : 2, dawn ? 3 : 0) == expected);
+      CHECK(model.pages().left() == 7 * 128 / llm::kPageRows);
+    });
+  }
+
   TEST_CASE("the text does not depend on how many are made ahead") {
     const std::vector<TokenId> text = prompt();
     LanguageModel cpu = open({});

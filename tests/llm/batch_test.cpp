@@ -109,29 +109,6 @@ TEST_SUITE("base: batches") {
     }
   }
 
-  TEST_CASE("the best tokens are those of the logits") {
-    const Place place;
-    test::write_tiny_model(place.file);
-    Model model(place.file, {.context = 64, .sequences = 3});
-    const Texts texts(3, static_cast<TokenId>(model.config().vocabulary));
-    std::vector<TokenId> want, got;
-    for (const bool best : {false, true}) {
-      std::vector<Sequence> sequences(3);
-      std::vector<Turn> turns;
-      for (size_t i = 0; i < 3; ++i) turns.push_back({sequences[i], texts.more[i]});
-      if (best) {
-        got = model.best(turns);
-      } else {
-        const std::vector<float> rows = model.run(turns);
-        const int64_t width = model.config().vocabulary;
-        for (auto row = rows.begin(); row != rows.end(); row += width)
-          want.push_back(static_cast<TokenId>(std::max_element(row, row + width) - row));
-      }
-      for (Sequence& sequence : sequences) llm::truncate(sequence, 0, model.pages());
-    }
-    CHECK(got == want);
-  }
-
   TEST_CASE("a text that grows across the border of longrope is computed again, among others") {
     Model model(WEFT_SOURCE_DIR "/tests/data/architectures/phi3-border", {.sequences = 3});
     const int64_t border = model.config().rope_border();

@@ -25,12 +25,29 @@ std::vector<float> logits_of(uint32_t seed) {
   return logits;
 }
 
+/// The choices of rows of logits that come together.
+std::vector<TokenId> chosen(const std::vector<llm::Choice>& choices,
+                            const std::vector<std::vector<float>>& logits, const std::vector<double>& shares,
+                            const Device& device) {
+  const auto n = std::ssize(choices);
+  std::vector<float> x, numbers, settings;
+  int64_t top_k = 0;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    x.insert(x.end(), logits[i].begin(), logits[i].end());
+    numbers.push_back(static_cast<float>(shares[i]));
+    const auto of_row = choices[i].settings();
+    settings.insert(settings.end(), of_row.begin(), of_row.end());
+    top_k = std::max(top_k, choices[i].top_k);
+  }
+  return llm::choose(top_k, Array::from_vector(x, {n, std::ssize(logits[0])}, device),
+                     Array::from_vector(numbers, {n}, device),
+                     Array::from_vector(settings, {n, llm::Choice::kSettings}, device))
+      .to_vector<int32_t>();
+}
+
 TokenId chosen(const llm::Choice& choice, const std::vector<float>& logits, double share,
                const Device& device) {
-  const Array x = Array::from_vector(logits, {1, std::ssize(logits)}, device);
-  const Array number = Array::from_vector({static_cast<float>(share)}, {1}, device);
-  const Array settings = Array::from_vector(choice.settings(), {3}, device);
-  return llm::choose(choice.top_k, x, number, settings).to_vector<int32_t>().at(0);
+  return chosen(std::vector{choice}, {logits}, {share}, device).at(0);
 }
 
 /// What the device chooses is what the sampler chooses with the same seed.
@@ -50,6 +67,31 @@ void check_choices(const std::vector<SamplerOptions>& all, uint32_t rounds, cons
     std::vector<float> broken = logits_of(0);
     broken[5] = std::numeric_limits<float>::quiet_NaN();
     CHECK(chosen(*choice, broken, 0.5, device) == -1);
+  }
+}
+
+/// Rows of one array, each with options of its own.
+void check_rows(const Device& device) {
+  std::vector<Sampler> samplers;
+  std::vector<llm::Choice> choices;
+  for (const SamplerOptions& options :
+       {SamplerOptions{.temperature = 0},
+        {.seed = 3},
+        {.temperature = 2, .top_k = 7, .top_p = 0.5F, .min_p = 0, .seed = 9},
+        {.temperature = 1, .top_k = 60, .top_p = 1, .min_p = 0.3F, .seed = 4}}) {
+    samplers.emplace_back(options);
+    choices.push_back(*llm::choice_of(options));
+  }
+  for (uint32_t round = 0; round < 5; ++round) {
+    std::vector<std::vector<float>> logits;
+    std::vector<double> shares;
+    std::vector<TokenId> want;
+    for (size_t i = 0; i < samplers.size(); ++i) {
+      logits.push_back(logits_of(10 * round + static_cast<uint32_t>(i)));
+      shares.push_back(samplers[i].share(0));
+      want.push_back(samplers[i].sample(logits[i]));
+    }
+    CHECK(chosen(choices, logits, shares, device) == want);
   }
 }
 
@@ -73,6 +115,10 @@ TEST_SUITE("base: choice") {
     CHECK(chosen(three, logits, 1 - 0x1p-24, {}) == kTokens - 1);
   }
 
+  TEST_CASE("rows that are chosen in different ways") {
+    check_rows({});
+  }
+
   TEST_CASE("what needs the host is left to it") {
     CHECK(llm::choice_of({})->top_k == 40);
     CHECK(llm::choice_of({.temperature = 0, .top_k = 0, .top_p = 0.5F})->top_k == 1);
@@ -93,6 +139,12 @@ TEST_SUITE("gpu choice") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
       check_choices({{.temperature = 0}, {}, {.top_k = 0, .top_p = 1}}, 3,
                     Device(std::make_shared<WebgpuBackend>(gpu.open())));
+    });
+  }
+
+  TEST_CASE("rows that are chosen in different ways") {
+    test::on_every_gpu([](const test::TestGpu& gpu) {
+      if (gpu.library.name == "Dawn 2026") check_rows(Device(std::make_shared<WebgpuBackend>(gpu.open())));
     });
   }
 }

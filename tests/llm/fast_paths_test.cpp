@@ -77,14 +77,16 @@ std::vector<TokenId> greedy(Model& model, std::span<const TokenId> text, size_t 
   Sequence sequence = model.new_sequence();
   Sampler sampler({.temperature = 0});
   std::vector<TokenId> tokens = {sampler.sample(model.run(sequence, text))};
-  std::optional<Ahead> ahead;
-  if (Ahead::possible(model)) ahead.emplace(model, sequence, sampler, Choice(), steps);
-  while (tokens.size() < count) {
-    const TokenId last = tokens.back();
-    tokens.push_back(ahead ? ahead->next(last, static_cast<int64_t>(count - tokens.size()))
+  {
+    Ahead ahead(model, steps);
+    ahead.join(sequence, sampler, Choice());
+    while (tokens.size() < count) {
+      const TokenId last = tokens.back();
+      tokens.push_back(Ahead::possible(model)
+                           ? ahead.next(std::span(&last, 1), static_cast<int64_t>(count - tokens.size()))[0]
                            : sampler.sample(model.run(sequence, std::span(&last, 1))));
+    }
   }
-  ahead.reset();
   truncate(sequence, 0, model.pages());
   return tokens;
 }

@@ -124,10 +124,8 @@ class Texts {
     const auto start = Clock::now();
     if (test_.at_once)
       model_.run(sequences_[0], list);
-    else if (test_.batch == 1)
-      make_tokens(list[0]);
     else
-      make_tokens_together(list);
+      make_tokens(list);
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
@@ -146,23 +144,26 @@ class Texts {
   }
 
   /// As generate() does: the likeliest, chosen by the device where it can.
-  void make_tokens(TokenId id) {
-    llm::Sequence& sequence = sequences_[0];
-    Sampler sampler({.temperature = 0});
-    std::optional<llm::Ahead> ahead;
-    if (llm::Ahead::possible(model_)) ahead.emplace(model_, sequence, sampler, llm::Choice(), 0);
+  void make_tokens(std::vector<TokenId> last) {
+    last.resize(sequences_.size());
+    std::vector<Sampler> samplers(sequences_.size(), Sampler({.temperature = 0}));
+    llm::Ahead ahead(model_);
+    const bool on_device = llm::Ahead::possible(model_);
+    for (size_t i = 0; i < last.size() && on_device; ++i)
+      ahead.join(sequences_[i], samplers[i], llm::Choice());
     for (int64_t left = test_.tokens; left > 0; --left)
-      id = ahead && ahead->room() > 0 ? ahead->next(id, left)
-                                      : sampler.sample(model_.run(sequence, std::span(&id, 1)));
+      last = on_device && ahead.room() > 0 ? ahead.next(last, left) : chosen_here(last, samplers);
   }
 
-  void make_tokens_together(std::vector<TokenId> last) {
+  std::vector<TokenId> chosen_here(const std::vector<TokenId>& last, std::vector<Sampler>& samplers) {
     std::vector<llm::Turn> turns;
-    for (size_t i = 0; i < sequences_.size(); ++i) turns.push_back({sequences_[i], std::span(&last[i], 1)});
-    for (int64_t left = test_.tokens; left > 0; --left) {
-      const std::vector<TokenId> next = model_.best(turns);
-      std::ranges::copy(next, last.begin());
-    }
+    for (size_t i = 0; i < last.size(); ++i) turns.push_back({sequences_[i], std::span(&last[i], 1)});
+    const std::vector<float> logits = model_.run(turns);
+    const size_t width = logits.size() / last.size();
+    std::vector<TokenId> next;
+    for (size_t i = 0; i < last.size(); ++i)
+      next.push_back(samplers[i].sample(std::span(logits).subspan(i * width, width)));
+    return next;
   }
 
   llm::Model& model_;
