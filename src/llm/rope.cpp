@@ -84,8 +84,8 @@ Array rotate(const Array& x, const RopeTable& rows) {
   if (dims == 0) return x;
   const Array part = dims < dim ? slice_dim(x, -1, 0, dims) : x;
   Array turned;
-  if (rows.neighbours && n > 1) {
-    // Runs of two elements are slow to walk: 14 % of a prompt's time on a CPU. Here pairs are taken apart.
+  if (rows.neighbours && n > 1 && x.device() == Device()) {
+    // Runs of two elements are slow to walk for a CPU: 14 % of a prompt's time. Here pairs are taken apart.
     const auto every_second = [&](const Array& y, int64_t first) { return slice_dim(y, -1, first, dims, 2); };
     const Array u = every_second(part, 0), v = every_second(part, 1);
     const Array cos = unsqueeze(every_second(rows.cos(), 0), 1),
