@@ -90,7 +90,7 @@ void Steps::put_table() {
   keys_ = recorded_keys(model_, longest + 1);
 
   const auto n = std::ssize(places_), columns = kIndex * n + 2;
-  std::vector<int32_t> table(static_cast<size_t>(kSteps * columns)), rows(static_cast<size_t>(n * keys_));
+  std::vector<int32_t> table(static_cast<size_t>(kSteps * columns));
   const auto cell = [&](int64_t step, int64_t column) -> int32_t& {
     return table[static_cast<size_t>(step * columns + column)];
   };
@@ -108,7 +108,6 @@ void Steps::put_table() {
       cell(step, kPosition * n + i) = static_cast<int32_t>(p);
       if (place.share) cell(step, kShare * n + i) = static_cast<int32_t>(place.share(p) * kShareSteps);
     }
-    for (int64_t p = 0; p < end; ++p) rows[static_cast<size_t>(i * keys_ + p)] = sequence.row(p);
   }
   for (int64_t step = 0; step < kSteps; ++step) {
     cell(step, kIndex * n) = static_cast<int32_t>(step);
@@ -116,8 +115,31 @@ void Steps::put_table() {
   }
   put(lists().table, table, {kSteps, columns});
   put(lists().at, std::vector(table.begin(), table.begin() + columns), {1, columns});
-  put(lists().key_rows[keys_], rows, {n * keys_});
+  put_key_rows();
   end_ = steps;
+}
+
+/// Those of pages that are new.
+void Steps::put_key_rows() {
+  const auto n = std::ssize(places_);
+  auto& [rows, known] = lists().key_rows[keys_];
+  if (!rows) {
+    put(rows, std::vector<int32_t>(static_cast<size_t>(n * keys_)), {n * keys_});
+    known.resize(places_.size());
+  }
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (!places_[i].sequence) continue;
+    const Sequence& sequence = *places_[i].sequence;
+    const auto same = std::ranges::mismatch(sequence.pages, known[i]).in1 - sequence.pages.begin();
+    std::vector<int32_t> fresh;
+    for (int64_t p = same * kPageRows; p < std::min(std::ssize(sequence.pages) * kPageRows, keys_); ++p)
+      fresh.push_back(sequence.row(p));
+    known[i] = sequence.pages;
+    if (fresh.empty()) continue;
+    const int64_t first = static_cast<int64_t>(i) * keys_ + same * kPageRows;
+    model_.device().backend().write(value_of(rows).storage, static_cast<uint64_t>(first) * sizeof(int32_t),
+                                    std::as_bytes(std::span(fresh)));
+  }
 }
 
 ArraysFunction Steps::record(int64_t ends) {
@@ -167,7 +189,7 @@ Array Steps::step(int64_t ends) {
   Lists& of = lists();
   const auto n = std::ssize(places_);
   if (!of.ids) put(of.ids, std::vector<int32_t>(static_cast<size_t>(kSteps * n), 0), {kSteps, n});
-  std::vector<Array> arguments = {of.tokens, of.at, of.table, of.key_rows[keys_], of.settings, of.ids};
+  std::vector<Array> arguments = {of.tokens, of.at, of.table, of.key_rows[keys_].rows, of.settings, of.ids};
   const std::vector<Array*> caches = model_.caches();
   for (const Array* cache : caches) arguments.push_back(*cache);
   ArraysFunction& function = recorded_[{ends, is_long_}];

@@ -51,14 +51,19 @@ class Steps {
   Chosen run(int64_t count);
 
  private:
+  /// The caches' rows of all keys, i32 (places * keys), and the pages that they are of.
+  struct KeyRows {
+    Array rows;
+    std::vector<std::vector<int32_t>> pages;  ///< by place
+  };
   /// What steps of a number of places read and leave.
   struct Lists {
-    Array tokens;                       ///< i32 (places), of the next step
-    Array at;                           ///< the next step's row of the table
-    Array table;                        ///< i32 (steps, columns)
-    Array settings;                     ///< f32 (places, Choice::kSettings)
-    Array ids;                          ///< i32 (steps, places): the tokens chosen
-    std::map<int64_t, Array> key_rows;  ///< i32 (places * keys): of the caches, by the number of keys
+    Array tokens;                         ///< i32 (places), of the next step
+    Array at;                             ///< the next step's row of the table
+    Array table;                          ///< i32 (steps, columns)
+    Array settings;                       ///< f32 (places, Choice::kSettings)
+    Array ids;                            ///< i32 (steps, places): the tokens chosen
+    std::map<int64_t, KeyRows> key_rows;  ///< by the number of keys
   };
   Lists& lists() { return lists_[std::ssize(places_)]; }
 
@@ -67,6 +72,7 @@ class Steps {
   void put(Array& to, const std::vector<T>& values, const Shape& shape);
   void put_tokens();
   void put_table();
+  void put_key_rows();
   bool goes_on(const std::vector<Place>& places) const;
   Array step(int64_t ends);
   ArraysFunction record(int64_t ends);

@@ -144,6 +144,19 @@ TEST_SUITE("gpu tokens made ahead") {
                        {.device = device_of(gpu), .context = 128, .sequences = 7});
       CHECK(together(model, all, dawn ? 4 : 2, dawn ? 3 : 0) == expected);
       CHECK(model.pages().left() == 7 * 128 / llm::kPageRows);
+
+      // Steps of both sequences are submitted as those of one are.
+      std::vector<llm::Sequence> sequences(2);
+      std::vector<Sampler> samplers(2, Sampler({.temperature = 0}));
+      llm::Ahead ahead(model, 4);
+      for (size_t i = 0; i < 2; ++i) ahead.join(sequences[i], samplers[i], {});
+      const gpu::Device& device = dynamic_cast<WebgpuBackend&>(model.device().backend()).device();
+      std::vector<TokenId> last = {1, 2};
+      for (const bool recorded : {false, true}) {
+        const uint64_t before = device.counters().submits;
+        for (int64_t left = 12; left > 0; --left) last = ahead.next(last, left);
+        CHECK((!recorded || device.counters().submits - before == 3));
+      }
     });
   }
 

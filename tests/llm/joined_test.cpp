@@ -5,10 +5,13 @@
 
 #include "backend/webgpu/webgpu_backend.h"
 #include "llm/model.h"
+#include "llm/rope.h"
 #include "support/gpus.h"
 #include "support/relative_error.h"
 #include "support/scoped.h"
 #include "support/tiny_model.h"
+#include "weft/create.h"
+#include "weft/ops.h"
 
 using namespace weft;
 
@@ -103,6 +106,22 @@ TEST_SUITE("gpu joined products") {
         webgpu::Tuning tuning;
         set_unusual_ways(asked, turn, tuning);
         CHECK(test::relative_error(logits(tuning), usual) < 1e-5);
+      }
+    });
+  }
+
+  TEST_CASE("turning queries is one kernel, so that a product of few rows can take it along") {
+    const llm::RopeConfig rope{.dims = 8, .neighbours = true};
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      const auto backend = std::make_shared<WebgpuBackend>(gpu.open());
+      const Device device(backend);
+      for (const int64_t tokens : {1, 3}) {
+        const llm::RopeTable rows = llm::rope_table(rope, tokens, false, device);
+        const Array x = ones({tokens, 2, 8}, {DType::f32, device}) + 0.0;
+        eval(x);
+        const uint64_t before = backend->device().counters().dispatches;
+        eval(llm::rotate(x, rows));
+        CHECK(backend->device().counters().dispatches - before == 1);
       }
     });
   }
