@@ -26,6 +26,7 @@ class Ahead {
   /// Whether a sequence can join those that are there: they draw from all tokens, or none does, and turn
   /// their keys alike.
   bool takes(const Sequence& sequence, const Choice& choice) const;
+  /// Until it leaves, sequence and sampler stay where they are.
   void join(Sequence& sequence, Sampler& sampler, const Choice& choice);
   void leave(const Sequence& sequence);
 

@@ -138,6 +138,18 @@ TEST_SUITE("base: batches") {
     for (size_t i = 0; i < 3; ++i) CHECK(test::relative_error(got[i], want[i]) < 1e-3);
   }
 
+  TEST_CASE("steps make do with the pages that are there") {
+    const Place place;
+    test::write_tiny_model(place.file);
+    Model model(place.file, {.context = 64, .sequences = 2, .cached_tokens = 2 * llm::kPageRows});
+    std::vector<Sequence> sequences(2);
+    const TokenId id = 5;
+    const std::vector<Turn> turns = {{sequences[0], std::span(&id, 1)}, {sequences[1], std::span(&id, 1)}};
+    for (int64_t i = 0; i < llm::kPageRows; ++i) model.run(turns);
+    CHECK(sequences[0].pages.size() == 1);
+    CHECK(test::error_of([&] { model.run(turns); }).message == "[cache] 2 pages are needed, and 0 are left");
+  }
+
   TEST_CASE("what cannot be is refused, and leaves the sequences as they were") {
     const Place place;
     test::write_tiny_model(place.file);
