@@ -23,6 +23,9 @@ uint64_t bucket(uint64_t bytes) {
 uint64_t Buffer::size() const {
   return state_->size;
 }
+uint64_t Buffer::memory() const {
+  return state_->memory.id;
+}
 const std::string& Buffer::label() const {
   return state_->label;
 }

@@ -13,6 +13,7 @@ class Buffer {
   Buffer() = default;
   uint64_t size() const;  ///< bytes, as asked for
   const std::string& label() const;
+  uint64_t memory() const;  ///< the number of its memory, which no other memory ever has
   explicit operator bool() const { return state_ != nullptr; }
 
   struct State;

@@ -8,7 +8,7 @@
 namespace weft::gpu {
 namespace {
 
-constexpr size_t kMaxBindGroups = 65'536;  // a leak of distinct bindings must not become a leak of memory
+constexpr size_t kMaxBindGroups = 65'536;
 
 /// Images are those bindings that are no buffers.
 abi::BindGroupLayout create_group_layout(const Device::State& d,
@@ -212,11 +212,6 @@ abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<
   }
   if (const auto known = bind_groups.find(bind_key); known != bind_groups.end()) return known->second;
 
-  if (bind_groups.size() >= kMaxBindGroups) {
-    for (auto& [key, group] : bind_groups) api().BindGroupRelease(group);
-    bind_groups.clear();
-    bind_keys_of.clear();
-  }
   std::vector<abi::BindGroupEntry> entries(bindings.size());
   for (size_t i = 0; i < bindings.size(); ++i) {
     const BindingView& b = bindings[i];
@@ -244,9 +239,18 @@ abi::BindGroup Device::State::bind_group(const Kernel::State& kernel, std::span<
   return group;
 }
 
+void Device::State::limit_bind_groups() {
+  if (bind_groups.size() < kMaxBindGroups) return;
+  for (auto& [key, group] : bind_groups) api().BindGroupRelease(group);
+  bind_groups.clear();
+  bind_keys_of.clear();
+  ++bind_group_releases;
+}
+
 void Device::State::release_bind_groups(uint64_t id) {
   const auto keys = bind_keys_of.find(id);
   if (keys == bind_keys_of.end()) return;
+  ++bind_group_releases;
   for (const BindKey& key : keys->second)
     if (const auto group = bind_groups.find(key); group != bind_groups.end()) {
       api().BindGroupRelease(group->second);

@@ -61,8 +61,9 @@ struct Recorder::State {
   void need_encoder();
   void begin_pass(const Kernel::State& kernel);
   void end_pass();
-  void check_bindings(const Kernel::State& kernel, std::span<const BindingView> bindings) const;
+  void set_params(const Kernel::State& kernel, std::span<const std::byte> params);
   void hold(Buffer::State& buffer);
+  void keep_images(const Kernel::State& kernel, std::span<const BindingView> bindings);
   void refresh_image(Buffer::State& buffer);
   void outdate_image(const Buffer::State& buffer);
   std::string kernel_list() const;
@@ -177,6 +178,17 @@ void Recorder::State::end_pass() {
   pass = nullptr;
 }
 
+void Recorder::State::set_params(const Kernel::State& kernel, std::span<const std::byte> params) {
+  if (kernel.params == ParamsPath::immediate)
+    return api().ComputePassEncoderSetImmediates(pass, 0, params.data(), params.size());
+  const size_t slot = uniforms.size() / kUniformSlot;
+  const UniformChunk& chunk = device->uniform_chunk(slot / kUniformChunkSlots);
+  const auto offset = static_cast<uint32_t>(slot % kUniformChunkSlots * kUniformSlot);
+  uniforms.resize(uniforms.size() + kUniformSlot);
+  std::memcpy(uniforms.data() + slot * kUniformSlot, params.data(), params.size());
+  api().ComputePassEncoderSetBindGroup(pass, 1, chunk.group, 1, &offset);
+}
+
 void Recorder::State::hold(Buffer::State& buffer) {
   if (buffer.held_by == number) return;
   buffer.held_by = number;
@@ -216,6 +228,13 @@ void Recorder::State::outdate_image(const Buffer::State& buffer) {
   if (device->images.contains(id)) images[id] = false;
 }
 
+void Recorder::State::keep_images(const Kernel::State& kernel, std::span<const BindingView> bindings) {
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (kernel.accesses[i] == Access::image) refresh_image(*bindings[i].buffer);
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (kernel.accesses[i] == Access::write) outdate_image(*bindings[i].buffer);
+}
+
 std::string Recorder::State::kernel_list() const {
   constexpr size_t kNamed = 8;
   std::vector<std::string> names;
@@ -223,43 +242,6 @@ std::string Recorder::State::kernel_list() const {
     if (std::ranges::find(names, *name) == names.end() && names.size() <= kNamed) names.push_back(*name);
   if (names.size() > kNamed) names.back() = "...";
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-}
-
-void Recorder::State::check_bindings(const Kernel::State& kernel,
-                                     std::span<const BindingView> bindings) const {
-  if (kernel.device.owner_before(device) || device.owner_before(kernel.device))
-    fail(ErrorKind::invalid, "[gpu] kernel '{}' belongs to another device", kernel.name);
-  if (bindings.size() != kernel.accesses.size())
-    fail(ErrorKind::invalid, "[gpu] kernel '{}' takes {} buffers, {} were given", kernel.name,
-         kernel.accesses.size(), bindings.size());
-  const auto writes = [&](size_t i) { return kernel.accesses[i] == Access::write; };
-  for (size_t i = 0; i < bindings.size(); ++i) {
-    const BindingView& b = bindings[i];
-    if (!b.buffer)
-      fail(ErrorKind::invalid, "[gpu] kernel '{}': binding {} is an empty handle", kernel.name, i);
-    const Buffer::State& buffer = *b.buffer;
-    if (buffer.device != device)
-      fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' belongs to another device", kernel.name,
-           buffer.label);
-    const uint64_t size = b.size ? b.size : buffer.size - std::min(b.offset, buffer.size);
-    const uint64_t limit =
-        std::max(buffer.size, std::min<uint64_t>(buffer.memory.capacity, 16));  // one vector
-    if (size == 0 || b.offset > buffer.size || size > limit - b.offset)
-      fail(ErrorKind::invalid,
-           "[gpu] kernel '{}': binding {} covers {} bytes at {} of buffer '{}', which has {}", kernel.name, i,
-           size, b.offset, buffer.label, buffer.size);
-    if (b.offset % device->limits.storage_alignment != 0)
-      fail(ErrorKind::invalid, "[gpu] kernel '{}': offset {} in buffer '{}' is not a multiple of {}",
-           kernel.name, b.offset, buffer.label, device->limits.storage_alignment);
-    if (size > device->limits.max_binding_size)
-      fail(ErrorKind::unsupported,
-           "[gpu] kernel '{}': binding of {} bytes of buffer '{}' passes the limit of {}; bind it in parts",
-           kernel.name, size, buffer.label, device->limits.max_binding_size);
-    for (size_t j = 0; j < i; ++j)
-      if (bindings[j].buffer == b.buffer && (writes(i) || writes(j)))
-        fail(ErrorKind::invalid, "[gpu] kernel '{}': buffer '{}' is bound twice and written", kernel.name,
-             buffer.label);
-  }
 }
 
 Recorder::Recorder(const Device& device, std::string_view label, bool trace)
@@ -281,52 +263,39 @@ void Recorder::dispatch(const Kernel& kernel, std::span<const Binding> bindings,
                         std::span<const std::byte> params) {
   std::vector<BindingView> views;
   for (const Binding& b : bindings) views.push_back(b.view());
-  dispatch(kernel, std::span<const BindingView>(views), grid, params);
+  Series series(state_->device);
+  series.add(kernel, views, grid, params);
+  dispatch(series, 0, series.size());
 }
 
-void Recorder::dispatch(const Kernel& kernel, std::span<const BindingView> bindings, Grid grid,
-                        std::span<const std::byte> params) {
+void Recorder::dispatch(const Series& series, size_t first, size_t count) {
   State& s = *state_;
-  if (!kernel) fail(ErrorKind::invalid, "[gpu] dispatch of an empty kernel handle in work '{}'", s.label);
-  const Kernel::State& k = *kernel.state();
-  s.check_bindings(k, bindings);
-  if (params.size() != k.params_size)
-    fail(ErrorKind::invalid, "[gpu] kernel '{}' takes {} bytes of params, {} were given", k.name,
-         k.params_size, params.size());
-  const uint32_t limit = s.device->limits.max_workgroups;
-  if (grid.x > limit || grid.y > limit || grid.z > limit)
-    fail(ErrorKind::invalid,
-         "[gpu] kernel '{}': grid ({}, {}, {}) passes the limit of {} workgroups per dimension", k.name,
-         grid.x, grid.y, grid.z, limit);
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-
-  s.device->finish(k);
-  for (size_t i = 0; i < bindings.size(); ++i)
-    if (k.accesses[i] == Access::image) s.refresh_image(*bindings[i].buffer);
-  for (size_t i = 0; i < bindings.size(); ++i)
-    if (k.accesses[i] == Access::write) s.outdate_image(*bindings[i].buffer);
-  if (!s.pass) s.begin_pass(k);
+  const Series::State& given = series.state();
+  if (given.device != s.device || !series.is_bound())
+    fail(ErrorKind::invalid, "[gpu] work '{}' is given dispatches that are not bound to its device", s.label);
   const abi::Api& api = s.api();
-  if (s.pipeline != k.pipeline) {
-    api.ComputePassEncoderSetPipeline(s.pass, s.pipeline = k.pipeline);
-    s.kernels.push_back(&k.name);
+  const auto bindings_of = [&](size_t i) {
+    const size_t begin = given.dispatches[i].first, end = i + 1 < given.dispatches.size()
+                                                              ? given.dispatches[i + 1].first
+                                                              : given.bindings.size();
+    return std::span(given.bindings).subspan(begin, end - begin);
+  };
+  for (size_t i = first; i < first + count; ++i) {
+    const Series::State::Dispatch& d = given.dispatches[i];
+    const Kernel::State& k = *d.kernel;
+    if (!s.device->images.empty()) s.keep_images(k, bindings_of(i));
+    if (!s.pass) s.begin_pass(k);
+    if (s.pipeline != k.pipeline) {
+      api.ComputePassEncoderSetPipeline(s.pass, s.pipeline = k.pipeline);
+      s.kernels.push_back(&k.name);
+    }
+    if (s.group != d.group) api.ComputePassEncoderSetBindGroup(s.pass, 0, s.group = d.group, 0, nullptr);
+    if (k.params != ParamsPath::none) s.set_params(k, d.params);
+    api.ComputePassEncoderDispatchWorkgroups(s.pass, d.grid.x, d.grid.y, d.grid.z);
+    ++s.device->counters.dispatches;
+    for (const BindingView& b : bindings_of(i)) s.hold(*b.buffer);
+    if (s.trace) s.end_pass();
   }
-  const abi::BindGroup group = s.device->bind_group(k, bindings);
-  if (s.group != group) api.ComputePassEncoderSetBindGroup(s.pass, 0, s.group = group, 0, nullptr);
-  if (k.params == ParamsPath::immediate) {
-    api.ComputePassEncoderSetImmediates(s.pass, 0, params.data(), params.size());
-  } else if (k.params == ParamsPath::uniform) {
-    const size_t slot = s.uniforms.size() / kUniformSlot;
-    const UniformChunk& chunk = s.device->uniform_chunk(slot / kUniformChunkSlots);
-    const auto offset = static_cast<uint32_t>(slot % kUniformChunkSlots * kUniformSlot);
-    s.uniforms.resize(s.uniforms.size() + kUniformSlot);
-    std::memcpy(s.uniforms.data() + slot * kUniformSlot, params.data(), params.size());
-    api.ComputePassEncoderSetBindGroup(s.pass, 1, chunk.group, 1, &offset);
-  }
-  api.ComputePassEncoderDispatchWorkgroups(s.pass, grid.x, grid.y, grid.z);
-  ++s.device->counters.dispatches;
-  for (const BindingView& b : bindings) s.hold(*b.buffer);
-  if (s.trace) s.end_pass();
 }
 
 void Recorder::State::check_range(std::string_view what, const Buffer& buffer, uint64_t offset,

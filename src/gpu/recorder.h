@@ -10,14 +10,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "gpu/device.h"
+#include "gpu/series.h"
 
 namespace weft::gpu {
-
-/// Workgroups of a dispatch. A grid with a zero does nothing.
-struct Grid {
-  uint32_t x = 1, y = 1, z = 1;
-};
 
 /// Work that was submitted.
 class Fence {
@@ -64,8 +59,8 @@ class Recorder {
   Recorder(Recorder&&) noexcept;
   Recorder& operator=(Recorder&&) = delete;
 
-  void dispatch(const Kernel& kernel, std::span<const BindingView> bindings, Grid grid,
-                std::span<const std::byte> params = {});
+  /// `count` dispatches from `first` on.
+  void dispatch(const Series& series, size_t first, size_t count);
   void dispatch(const Kernel& kernel, std::span<const Binding> bindings, Grid grid,
                 std::span<const std::byte> params = {});
 

@@ -10,7 +10,7 @@
 #include "base/awake.h"
 #include "base/error.h"
 #include "gpu/callback.h"
-#include "gpu/device.h"
+#include "gpu/series.h"
 
 /// What the handles of device.h, buffer.h and kernel.h point at. Internal to src/gpu.
 namespace weft::gpu {
@@ -112,11 +112,12 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   std::vector<UniformChunk> uniforms;
   std::unordered_map<BindKey, abi::BindGroup, BindKeyHash> bind_groups;
   std::unordered_map<uint64_t, std::vector<BindKey>> bind_keys_of;  // buffer id -> its bind groups
-  BindKey bind_key;                                                 // scratch of bind_group()
-  std::multimap<uint64_t, Memory> pool;                             // by capacity
-  std::vector<Memory> staging;                                      // free readback buffers
-  std::unordered_map<std::string, Memory> tables;                   // by name
-  std::unordered_map<uint64_t, Image> images;                       // by buffer id
+  uint64_t bind_group_releases = 0;
+  BindKey bind_key;                                // scratch of bind_group()
+  std::multimap<uint64_t, Memory> pool;            // by capacity
+  std::vector<Memory> staging;                     // free readback buffers
+  std::unordered_map<std::string, Memory> tables;  // by name
+  std::unordered_map<uint64_t, Image> images;      // by buffer id
   uint64_t next_id = 1;
   uint64_t pool_clock = 0;  // buffers that came back so far
   bool hung = false;        ///< the driver stopped answering
@@ -164,6 +165,9 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   void finish(const Kernel::State& kernel);
 
   abi::BindGroup bind_group(const Kernel::State& kernel, std::span<const BindingView> bindings);
+  /// Forgets all bind groups when there are too many: a leak of distinct bindings must not become a leak of
+  /// memory.
+  void limit_bind_groups();
   const UniformChunk& uniform_chunk(size_t index);
 
   /// Keeps memory for reuse. What was not used for longest makes room for it.
@@ -174,6 +178,20 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
 
   /// Resolves when all work submitted so far is done.
   std::pair<abi::Future, std::shared_ptr<AnswerBase>> work_done();
+};
+
+struct Series::State {
+  struct Dispatch {
+    const Kernel::State* kernel = nullptr;
+    abi::BindGroup group = nullptr;
+    Grid grid;
+    std::span<const std::byte> params;
+    size_t first = 0;  ///< of its bindings
+  };
+  std::shared_ptr<Device::State> device;
+  uint64_t releases = 0;  ///< Device::State::bind_group_releases when it was begun
+  std::vector<Dispatch> dispatches;
+  std::vector<BindingView> bindings;
 };
 
 /// Errors of the calls between construction and pop(), which returns the message of the first one. Every push

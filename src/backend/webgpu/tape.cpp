@@ -76,10 +76,23 @@ void Tape::write_tables(gpu::Device& device) const {
     if (d.table && !d.constants.empty()) device.write(d.table, 0, std::as_bytes(std::span(d.numbers)));
 }
 
-void Tape::replay(gpu::Recorder& recorder, std::span<const gpu::Buffer* const> buffers, size_t first,
-                  size_t count) const {
+const gpu::Series& Tape::on(const gpu::Device& device, std::span<const gpu::Buffer* const> buffers) {
+  constexpr size_t kMostSets = 8;
+  std::vector<uint64_t> key;
+  key.reserve(3 * buffers.size());
+  for (const gpu::Buffer* buffer : buffers) {
+    key.push_back(reinterpret_cast<uintptr_t>(buffer->state().get()));
+    key.push_back(buffer->memory());
+    key.push_back(buffer->size());
+  }
+  std::erase_if(bound_, [](const Bound& b) { return !b.series.is_bound(); });
+  if (const auto known = std::ranges::find(bound_, key, &Bound::key); known != bound_.end()) {
+    std::rotate(known, known + 1, bound_.end());
+    return bound_.back().series;
+  }
+  gpu::Series series(device.state());
   std::vector<gpu::BindingView> bindings;
-  for (const Dispatch& d : std::span(dispatches).subspan(first, count)) {
+  for (const Dispatch& d : dispatches) {
     bindings.clear();
     for (const Part& part : d.bindings) {
       const gpu::Buffer& buffer = part.buffer < 0 ? part.fixed : *buffers[static_cast<size_t>(part.buffer)];
@@ -88,9 +101,11 @@ void Tape::replay(gpu::Recorder& recorder, std::span<const gpu::Buffer* const> b
           {buffer.state().get(), part.offset, part.size ? part.size : std::max<uint64_t>(buffer.size(), 16)});
     }
     const auto words = std::as_bytes(std::span(d.numbers));
-    recorder.dispatch(d.kernel, std::span<const gpu::BindingView>(bindings), d.grid,
-                      d.table ? std::span<const std::byte>() : words);
+    series.add(d.kernel, bindings, d.grid, d.table ? std::span<const std::byte>() : words);
   }
+  if (bound_.size() == kMostSets) bound_.erase(bound_.begin());
+  bound_.push_back({std::move(key), std::move(series)});
+  return bound_.back().series;
 }
 
 }  // namespace weft::webgpu

@@ -10,7 +10,7 @@
 #include "backend/webgpu/tuning.h"
 #include "gpu/recorder.h"
 
-/// Steps as a list of dispatches that can be submitted again with other buffers.
+/// Steps as a list of dispatches that can be submitted again, also with other buffers.
 namespace weft::webgpu {
 
 /// A number of a dispatch that is a constant of the plan.
@@ -25,7 +25,7 @@ uint32_t constant_word(DType dtype, double value);
 
 struct Tape : Prepared {
   struct Part {
-    int buffer = -1;                ///< index of those given to replay(); -1 = always the same one:
+    int buffer = -1;                ///< index of those given to on(); -1 = always the same one:
     gpu::Buffer fixed;              ///< a table
     uint64_t offset = 0, size = 0;  ///< size 0 = all of it
   };
@@ -44,10 +44,17 @@ struct Tape : Prepared {
   bool set(std::span<const double> constants);
   void write_tables(gpu::Device& device) const;
 
-  /// `count` dispatches from `first` on. `buffers`: those that the steps were recorded with, or others in
-  /// their places; then scratch.
-  void replay(gpu::Recorder& recorder, std::span<const gpu::Buffer* const> buffers, size_t first,
-              size_t count) const;
+  /// The dispatches on `buffers`: those that the steps were recorded with, or others in their places; then
+  /// scratch. To be recorded before the next call.
+  const gpu::Series& on(const gpu::Device& device, std::span<const gpu::Buffer* const> buffers);
+
+ private:
+  /// A loop meets the same few sets of buffers again.
+  struct Bound {
+    std::vector<uint64_t> key;
+    gpu::Series series;
+  };
+  std::vector<Bound> bound_;  ///< the last one used at the end
 };
 
 /// Where steps are recorded: kernels see real buffers, the tape remembers which place each has.

@@ -59,22 +59,23 @@ class Trial {
     std::vector<gpu::Buffer> scratch;
     for (uint64_t bytes : tape.scratch) scratch.push_back(device_.alloc(bytes, "tuning"));
     for (const gpu::Buffer& buffer : scratch) buffers.push_back(&buffer);
-    run(tape, buffers, 1);  // the driver compiles when it is first used
-    for (; warm_up_ > 0; warm_up_ -= run(tape, buffers, 1)) {
+    const gpu::Series& series = tape.on(device_, buffers);
+    run(series, 1);  // the driver compiles when it is first used
+    for (; warm_up_ > 0; warm_up_ -= run(series, 1)) {
     }
-    const double once = run(tape, buffers, 1);
+    const double once = run(series, 1);
     const int times = static_cast<int>(std::clamp(kMeasured / std::max(once, 1e-6), 1.0, 50.0)) + 1;
-    double best = run(tape, buffers, times);
-    for (int round = 0; round < 2; ++round) best = std::min(best, run(tape, buffers, times));
+    double best = run(series, times);
+    for (int round = 0; round < 2; ++round) best = std::min(best, run(series, times));
     return best / times;
   }
 
  private:
-  double run(const Tape& tape, std::span<const gpu::Buffer* const> buffers, int times) {
+  double run(const gpu::Series& series, int times) {
     device_.synchronize();
     const auto begin = std::chrono::steady_clock::now();
     gpu::Recorder recorder(device_, "tuning");
-    for (int i = 0; i < times; ++i) tape.replay(recorder, buffers, 0, tape.dispatches.size());
+    for (int i = 0; i < times; ++i) recorder.dispatch(series, 0, series.size());
     recorder.submit();
     device_.synchronize();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -132,10 +132,10 @@ void WebgpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages
   }
   const bool alone = !recorder_;
   as_one([&] {
-    const std::vector<const gpu::Buffer*> buffers = buffers_of(storages);
-    const size_t all = tape.dispatches.size();
+    const gpu::Series& series = tape.on(device_, buffers_of(storages));
+    const size_t all = series.size();
     for (size_t first = 0; first < all; first += kMostAtOnce) {
-      tape.replay(*recorder_, buffers, first, std::min(kMostAtOnce, all - first));
+      recorder_->dispatch(series, first, std::min(kMostAtOnce, all - first));
       if (alone) submit();
     }
   });
@@ -146,9 +146,10 @@ void WebgpuBackend::trace(KernelTimes* times) {
 }
 
 /// Every dispatch in a pass of its own, whose beginning and end the GPU writes down.
-void WebgpuBackend::measure(const webgpu::Tape& tape, std::span<const gpu::Buffer* const> buffers) {
+void WebgpuBackend::measure(webgpu::Tape& tape, std::span<const gpu::Buffer* const> buffers) {
   gpu::Recorder recorder(device_, "trace", true);
-  tape.replay(recorder, buffers, 0, tape.dispatches.size());
+  const gpu::Series& series = tape.on(device_, buffers);
+  recorder.dispatch(series, 0, series.size());
   if (recorder.empty()) return;
   recorder.submit();
   const std::vector<gpu::Timing> timings = recorder.timings();

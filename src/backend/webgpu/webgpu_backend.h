@@ -61,7 +61,7 @@ class WebgpuBackend : public Backend {
 
  private:
   void submit();  ///< what as_one() has so far
-  void measure(const webgpu::Tape& tape, std::span<const gpu::Buffer* const> buffers);
+  void measure(webgpu::Tape& tape, std::span<const gpu::Buffer* const> buffers);
 
   gpu::Device device_;
   bool software_;
