@@ -33,6 +33,7 @@ std::vector<StoragePtr> storages_of(const std::vector<Array>& arguments) {
 std::vector<int64_t> signature(const std::vector<Array>& arguments) {
   const std::vector<StoragePtr> storages = storages_of(arguments);
   std::vector<int64_t> words;
+  words.reserve(8 * arguments.size());
   for (const Array& x : arguments) {
     const Value& value = value_of(x);
     words.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(&x.device().backend())));
@@ -85,12 +86,16 @@ class Recording {
     plan_ = plan_for(device_, graph);
     constants_ = graph.constants;
     storages_ = graph.storages;
-    for (const StoragePtr& storage : storages_) {
-      const auto found = std::ranges::find(copied, storage.get());
-      argument_.push_back(found == copied.end() ? -1 : static_cast<int>(found - copied.begin()));
+    for (StoragePtr& storage : storages_) {
+      const auto copy = std::ranges::find(copied, storage.get());
+      argument_.push_back(-1);
+      if (copy == copied.end()) continue;
+      const StoragePtr& original = given[static_cast<size_t>(copy - copied.begin())];
+      const auto argument =
+          std::ranges::find_if(arguments, [&](const Array& x) { return value_of(x).storage == original; });
+      argument_.back() = static_cast<int>(argument - arguments.begin());
+      storage = nullptr;  // comes with the call
     }
-    for (size_t i = 0; i < storages_.size(); ++i)
-      if (argument_[i] >= 0) storages_[i] = nullptr;  // comes with the call
 
     std::unordered_map<const Node*, size_t> first_result;
     size_t count = 0;
@@ -102,9 +107,14 @@ class Recording {
     for (const Array& y : outputs) {
       Output output{.shape = y.shape(), .dtype = y.dtype()};
       const auto stand_in = std::ranges::find(stand_in_nodes, y.node().get());
-      if (const auto made = first_result.find(y.node().get()); made != first_result.end())
+      if (const auto made = first_result.find(y.node().get()); made != first_result.end()) {
         output.result = static_cast<int>(made->second + y.output());
-      else if (stand_in != stand_in_nodes.end())
+        const Plan::Result& result = plan_->results()[static_cast<size_t>(output.result)];
+        const int argument =
+            result.storage < std::ssize(argument_) ? argument_[static_cast<size_t>(result.storage)] : -1;
+        if (argument >= 0 && is_same(value_of(arguments[static_cast<size_t>(argument)]), output, result))
+          output.result = -1, output.argument = argument;  // changed in place
+      } else if (stand_in != stand_in_nodes.end())
         output.argument = static_cast<int>(stand_in - stand_in_nodes.begin());
       else
         output.captured = y;
@@ -113,11 +123,11 @@ class Recording {
   }
 
   std::vector<Array> run(const std::vector<Array>& arguments) {
-    const std::vector<StoragePtr> given = storages_of(arguments);
     std::vector<StoragePtr> leaves = storages_;
     for (size_t i = 0; i < leaves.size(); ++i)
-      if (argument_[i] >= 0) leaves[i] = given[static_cast<size_t>(argument_[i])];
-    const std::vector<StoragePtr> storages = run_plan(*plan_, device_, leaves, constants_, memory_);
+      if (argument_[i] >= 0) leaves[i] = value_of(arguments[static_cast<size_t>(argument_[i])]).storage;
+    const std::vector<StoragePtr> storages =
+        run_plan(*plan_, device_, std::move(leaves), constants_, memory_);
     std::vector<Array> results;
     for (const Output& output : outputs_) {
       if (output.result < 0) {
@@ -137,9 +147,13 @@ class Recording {
     Shape shape;
     DType dtype = DType::f32;
     int result = -1;    ///< of the plan, or
-    int argument = -1;  ///< handed through, or
+    int argument = -1;  ///< handed through, or changed in place, or
     Array captured = {};
   };
+
+  static bool is_same(const Value& value, const Output& output, const Plan::Result& result) {
+    return value.shape == output.shape && value.dtype == output.dtype && value.layout == result.layout;
+  }
 
   static Device device_of(const std::vector<Array>& arguments, const StoragePtr& storage) {
     for (const Array& x : arguments)
@@ -150,7 +164,7 @@ class Recording {
   Device device_;
   std::shared_ptr<Plan> plan_;
   std::vector<StoragePtr> storages_;  ///< that the plan reads; null where an argument's belongs
-  std::vector<int> argument_;         ///< index of the arguments' storages
+  std::vector<int> argument_;         ///< the first one of that storage
   std::vector<double> constants_;
   std::vector<Output> outputs_;
   Plan::Memory memory_;
@@ -161,7 +175,7 @@ class Recording {
 ArraysFunction compile(ArraysFunction f, std::vector<size_t> taken) {
   auto recordings = std::make_shared<std::map<std::vector<int64_t>, Recording>>();
   return [f = std::move(f), taken = std::move(taken), recordings](const std::vector<Array>& arguments) {
-    eval(arguments);
+    if (!std::ranges::all_of(arguments, [](const Array& x) { return x.node()->ready(); })) eval(arguments);
     const std::vector<int64_t> key = signature(arguments);
     auto found = recordings->find(key);
     if (found == recordings->end()) found = recordings->emplace(key, Recording(f, arguments, taken)).first;

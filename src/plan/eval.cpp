@@ -83,10 +83,10 @@ std::shared_ptr<Plan> plan_for(const Device& device, const Graph& graph) {
   return cache.find(device, graph);
 }
 
-std::vector<StoragePtr> run_plan(Plan& plan, const Device& device, std::span<const StoragePtr> leaves,
+std::vector<StoragePtr> run_plan(Plan& plan, const Device& device, std::vector<StoragePtr> leaves,
                                  std::span<const double> constants, Plan::Memory& memory) {
   steps_run += plan.steps().size();
-  return plan.run(device.backend(), leaves, constants, memory);
+  return plan.run(device.backend(), std::move(leaves), constants, memory);
 }
 
 void eval(std::span<const Array> arrays) {

@@ -22,7 +22,7 @@ EvalCounters eval_counters();
 std::shared_ptr<Plan> plan_for(const Device& device, const Graph& graph);
 
 /// Plan::run, counted.
-std::vector<StoragePtr> run_plan(Plan& plan, const Device& device, std::span<const StoragePtr> leaves,
+std::vector<StoragePtr> run_plan(Plan& plan, const Device& device, std::vector<StoragePtr> leaves,
                                  std::span<const double> constants, Plan::Memory& memory);
 
 }  // namespace weft

@@ -234,9 +234,8 @@ void Plan::share_memory() {
   sizes_ = std::move(slots);
 }
 
-std::vector<StoragePtr> Plan::run(Backend& backend, std::span<const StoragePtr> leaves,
+std::vector<StoragePtr> Plan::run(Backend& backend, std::vector<StoragePtr> storages,
                                   std::span<const double> constants, Memory& memory) {
-  std::vector<StoragePtr> storages(leaves.begin(), leaves.end());
   const auto add = [&](uint64_t bytes, std::string_view label) {
     const size_t place = storages.size() - leaves_;
     if (place == memory.size()) memory.emplace_back();

@@ -47,10 +47,10 @@ class Plan {
 
   Plan(const Graph& graph, const Backend& backend);
 
-  /// Runs it on the storages and constants of a graph of the same structure. The values of the wanted steps'
-  /// outputs, in order.
+  /// Runs it on the storages and constants of a graph of the same structure; returns all storages. The values
+  /// of the wanted steps' outputs, in order.
   std::vector<Result> const& results() const { return results_; }
-  std::vector<StoragePtr> run(Backend& backend, std::span<const StoragePtr> leaves,
+  std::vector<StoragePtr> run(Backend& backend, std::vector<StoragePtr> storages,
                               std::span<const double> constants, Memory& memory);
 
   const std::vector<Step>& steps() const { return steps_; }
