@@ -18,20 +18,45 @@ const Question kQuestion{.key = "product 1 x 64", .usual = {64, 1}, .possible = 
 
 TEST_SUITE("base: tuning") {
   TEST_CASE("the fastest way is found by doubling and halving") {
+    Climb climb(kQuestion);
     size_t trials = 0;
-    const Way way = fastest(kQuestion, [&](const Way& w) {
+    const auto seconds = [&](const Way& w) {
       ++trials;
       CHECK(kQuestion.possible(w));
       return 1 + std::abs(std::log2(static_cast<double>(w[0]) / 512)) +
              std::abs(std::log2(static_cast<double>(w[1]) / 4));
-    });
-    CHECK(way == Way{512, 4});
-    CHECK(trials < 20);
+    };
+    for (std::vector<Way> ways = climb.round(); !ways.empty(); ways = climb.round()) {
+      CHECK(ways[0] == climb.best());
+      std::vector<double> times;
+      for (const Way& way : ways) times.push_back(seconds(way));
+      climb.timed(times);
+    }
+    CHECK(climb.best() == Way{512, 4});
+    CHECK(trials < 25);
   }
 
   TEST_CASE("what is not faster by more than its noise is not chosen") {
-    CHECK(fastest(kQuestion, [](const Way& w) { return w == kQuestion.usual ? 1.0 : 0.995; }) ==
-          kQuestion.usual);
+    Climb climb(kQuestion);
+    std::vector<double> times(climb.round().size(), 0.995);
+    times[0] = 1;
+    climb.timed(times);
+    CHECK(climb.best() == kQuestion.usual);
+    CHECK(climb.round().empty());
+  }
+
+  TEST_CASE("rounds are compared with themselves only: clocks change in between") {
+    Climb climb(kQuestion);
+    std::vector<double> times(climb.round().size(), 2);
+    times[1] = 1;
+    climb.timed(times);
+    const Way best = climb.best();
+    CHECK(best != kQuestion.usual);
+    times.assign(climb.round().size(), 8);
+    times[0] = 7;
+    climb.timed(times);
+    CHECK(climb.best() == best);
+    CHECK(climb.round().empty());
   }
 
   TEST_CASE("an answer that is not possible is not given") {

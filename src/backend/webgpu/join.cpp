@@ -254,19 +254,22 @@ QuantForm joined_form(Context& context, const Step& product, int64_t m, int64_t 
   while (fits(form.threads * 2) && (form.threads < 256 || form.threads * tile.count < kBusy))
     form.threads *= 2;
 
+  // Lanes that share rows of weights, those rows, blocks at a time, turns of a workgroup. Its threads follow
+  // from them, so that a step of the search changes one thing.
+  const auto threads_of = [=](const Way& way) { return tile.width / (way[1] * way[3]) * way[0]; };
   const auto possible = [=](const Way& way) {
-    const int64_t threads = way[0], lanes = way[1], rows = way[2], ahead = way[3];
-    return threads <= most && lanes <= most_lanes && threads % lanes == 0 && rows * form.vectors <= 8 &&
-           tile.width % (threads / lanes * rows) == 0 && tile.width / (threads / lanes * rows) <= 16 &&
+    const int64_t lanes = way[0], rows = way[1], ahead = way[2], turns = way[3];
+    return lanes <= most_lanes && rows * form.vectors <= 8 && tile.width % (rows * turns) == 0 &&
+           turns <= 16 && threads_of(way) <= most && threads_of(way) >= std::min<int64_t>(32, form.threads) &&
            ahead <= 4 && (ahead == 1 || blocks % (lanes * ahead) == 0);
   };
   const Way way = context.choose(
-      {.key = fmt::format("{} {} {} x {} x {}, tiles of {}", product.kernel,
+      {.key = fmt::format("{} {} {} x {} x {} in tiles of {}", product.kernel,
                           product.attrs && product.attrs->has("type") ? product.attrs->text("type") : "", m,
                           tile.columns, blocks, tile.width),
-       .usual = {form.threads, form.lanes, form.rows, form.ahead},
+       .usual = {form.lanes, form.rows, form.ahead, tile.width / (form.threads / form.lanes * form.rows)},
        .possible = possible});
-  form.threads = way[0], form.lanes = way[1], form.rows = way[2], form.ahead = way[3];
+  form.lanes = way[0], form.rows = way[1], form.ahead = way[2], form.threads = threads_of(way);
   return form;
 }
 

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <limits>
-#include <set>
+#include <memory>
 
 #include "backend/webgpu/builder.h"
 #include "backend/webgpu/webgpu_backend.h"
@@ -17,10 +17,11 @@ namespace weft::webgpu {
 namespace {
 
 constexpr size_t kPositions = 6;       // the input of cached_attention
-constexpr size_t kMostTrials = 32;     // of one question
+constexpr size_t kMostTried = 32;      // of one question
 constexpr double kBetter = 0.99;       // of the time so far, to be worth a step
 constexpr double kMeasured = 2e-3;     // seconds, at least
-constexpr double kWarmUp = 1;          // second
+constexpr int kTurns = 3;              // the fastest counts
+constexpr double kWarmUp = 1;          // second, at first; half of it after kernels were made
 constexpr size_t kMostKept = 4096;     // answers in a file
 constexpr int64_t kMostNumber = 4096;  // of a way
 
@@ -38,54 +39,88 @@ Step on_trial(gpu::Device& device, Step step) {
   return step;
 }
 
-/// Steps of one kind, of all layers: one after the other they find their weights in memory, not in a cache.
+/// Steps of one kind, of all layers, in one way: one after the other they find their weights in memory, not
+/// in a cache.
 class Trial {
  public:
-  /// `warm_up`: seconds, for clocks that are low on an idle GPU. They go down as it is warmed up.
-  Trial(gpu::Device& device, Tuning& tuning, std::vector<Step> steps,
-        std::span<const gpu::Buffer* const> buffers, double& warm_up)
-      : device_(device), tuning_(tuning), steps_(std::move(steps)), buffers_(buffers), warm_up_(warm_up) {}
-
-  double seconds(const std::string& key, const Way& way) {
-    tuning_.set(key, way);
-    Tape tape;
-    Context context(device_, tape, buffers_);
-    context.tuning = &tuning_;
-    for (const Step& step : steps_) {
+  Trial(gpu::Device& device, const Tuning& tuning, std::span<const Step> steps,
+        std::span<const gpu::Buffer* const> buffers)
+      : device_(device), buffers_(buffers.begin(), buffers.end()) {
+    Context context(device, tape_, buffers);
+    context.tuning = &tuning;
+    for (const Step& step : steps) {
       context.next_step();
       record(context, step);
     }
-    std::vector<const gpu::Buffer*> buffers(buffers_.begin(), buffers_.end());
-    std::vector<gpu::Buffer> scratch;
-    for (uint64_t bytes : tape.scratch) scratch.push_back(device_.alloc(bytes, "tuning"));
-    for (const gpu::Buffer& buffer : scratch) buffers.push_back(&buffer);
-    const gpu::Series& series = tape.on(device_, buffers);
-    run(series, 1);  // the driver compiles when it is first used
-    for (; warm_up_ > 0; warm_up_ -= run(series, 1)) {
-    }
-    const double once = run(series, 1);
-    const int times = static_cast<int>(std::clamp(kMeasured / std::max(once, 1e-6), 1.0, 50.0)) + 1;
-    double best = run(series, times);
-    for (int round = 0; round < 2; ++round) best = std::min(best, run(series, times));
-    return best / times;
   }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
 
- private:
-  double run(const gpu::Series& series, int times) {
+  /// Waits for its kernels. Runs them once: drivers compile when a kernel is first used.
+  void prepare() {
+    for (uint64_t bytes : tape_.scratch) scratch_.push_back(device_.alloc(bytes, "tuning"));
+    for (const gpu::Buffer& buffer : scratch_) buffers_.push_back(&buffer);
+    series_ = &tape_.on(device_, buffers_);
+    run(1);
+  }
+  void time() {
+    if (times_ == 0) times_ = static_cast<int>(std::clamp(kMeasured / std::max(run(1), 1e-6), 1.0, 50.0)) + 1;
+    least_ = std::min(least_, run(times_) / times_);
+  }
+  double least() const { return least_; }  ///< seconds; infinite where it does not work
+
+  double run(int times) {
     device_.synchronize();
     const auto begin = std::chrono::steady_clock::now();
     gpu::Recorder recorder(device_, "tuning");
-    for (int i = 0; i < times; ++i) recorder.dispatch(series, 0, series.size());
+    for (int i = 0; i < times; ++i) recorder.dispatch(*series_, 0, series_->size());
     recorder.submit();
     device_.synchronize();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
+ private:
   gpu::Device& device_;
-  Tuning& tuning_;
-  std::vector<Step> steps_;
-  std::span<const gpu::Buffer* const> buffers_;
-  double& warm_up_;
+  Tape tape_;
+  std::vector<gpu::Buffer> scratch_;
+  std::vector<const gpu::Buffer*> buffers_;
+  const gpu::Series* series_ = nullptr;
+  int times_ = 0;
+  double least_ = std::numeric_limits<double>::infinity();
+};
+
+/// One kind of steps, and the search for how to run them.
+struct Search {
+  Climb climb;
+  std::vector<Step> steps;
+  std::vector<std::unique_ptr<Trial>> trials = {};  ///< of a round's ways; null where the device cannot
+
+  void begin_round(gpu::Device& device, Tuning& tuning, std::span<const gpu::Buffer* const> buffers) {
+    trials.clear();
+    for (const Way& way : climb.round()) {
+      tuning.set(climb.question().key, way);
+      trials.emplace_back();
+      attempt(trials.back(),
+              [&] { trials.back() = std::make_unique<Trial>(device, tuning, steps, buffers); });
+    }
+  }
+
+  void end_round() {
+    std::vector<double> seconds;
+    for (const auto& trial : trials)
+      seconds.push_back(trial ? trial->least() : std::numeric_limits<double>::infinity());
+    climb.timed(seconds);
+  }
+
+  void attempt(std::unique_ptr<Trial>& trial, const std::function<void()>& work) const {
+    try {
+      work();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::lost) throw;
+      log(LogLevel::info, "{}: a way that does not work: {}", climb.question().key, error.what());
+      trial.reset();
+    }
+  }
 };
 
 std::optional<Way> parse_way(std::string_view text) {
@@ -153,55 +188,62 @@ void Tuning::save() const {
   }
 }
 
-Way fastest(const Question& question, const std::function<double(const Way&)>& seconds) {
-  Way best = question.usual;
-  double least = seconds(best);
-  std::set<Way> tried = {best};
-  for (bool climbs = true; climbs;) {
-    climbs = false;
-    const Way from = best;
-    for (size_t i = 0; i < from.size(); ++i)
-      for (const bool doubled : {true, false}) {
-        Way way = from;
-        way[i] = doubled ? way[i] * 2 : way[i] / 2;
-        if (way[i] < 1 || !question.possible(way) || tried.size() >= kMostTrials || !tried.insert(way).second)
-          continue;
-        const double time = seconds(way);
-        log(LogLevel::debug, "{}: {} takes {:.1f} us", question.key, fmt::join(way, " "), time * 1e6);
-        if (time >= least * kBetter) continue;
-        best = way;
-        least = time;
-        climbs = true;
-      }
-  }
-  log(LogLevel::info, "{}: {} is fastest, {:.1f} us", question.key, fmt::join(best, " "), least * 1e6);
-  return best;
+std::vector<Way> Climb::round() {
+  ways_.clear();
+  if (!climbs_) return {};
+  ways_.push_back(best_);
+  tried_.insert(best_);
+  for (size_t i = 0; i < best_.size(); ++i)
+    for (const bool doubled : {true, false}) {
+      Way way = best_;
+      way[i] = doubled ? way[i] * 2 : way[i] / 2;
+      if (way[i] >= 1 && tried_.size() < kMostTried && question_.possible(way) && tried_.insert(way).second)
+        ways_.push_back(std::move(way));
+    }
+  if (ways_.size() == 1) ways_.clear();
+  return ways_;
+}
+
+void Climb::timed(std::span<const double> seconds) {
+  climbs_ = false;
+  for (size_t i = 0; i < ways_.size(); ++i)
+    log(LogLevel::debug, "{}: {} takes {:.1f} us", question_.key, fmt::join(ways_[i], " "), seconds[i] * 1e6);
+  if (ways_.empty()) return;
+  const auto least = static_cast<size_t>(std::ranges::min_element(seconds) - seconds.begin());
+  if (seconds[least] >= seconds[0] * kBetter) return;
+  best_ = ways_[least];
+  climbs_ = true;
 }
 
 void tune(gpu::Device& device, Tuning& tuning, std::span<const Asked> asked, std::span<const Step> steps,
           std::span<const gpu::Buffer* const> buffers) {
-  std::map<std::string, std::pair<Question, std::vector<Step>>> unknown;
+  std::map<std::string, Search> searches;
   for (const Asked& a : asked) {
     if (tuning.knows(a.question.key)) continue;
-    auto& [question, alike] = unknown[a.question.key];
-    question = a.question;
-    alike.push_back(on_trial(device, steps[a.step]));
+    Search& search = searches.try_emplace(a.question.key, Climb(a.question)).first->second;
+    search.steps.push_back(on_trial(device, steps[a.step]));
   }
-  double warm_up = kWarmUp;
-  for (auto& [key, one] : unknown) {
-    Trial trial(device, tuning, std::move(one.second), buffers, warm_up);
-    const auto seconds = [&](const Way& way) {
-      try {
-        return trial.seconds(key, way);
-      } catch (const Error& error) {
-        if (error.kind() == ErrorKind::lost) throw;
-        log(LogLevel::info, "{}: {} does not work: {}", key, fmt::join(way, " "), error.what());
-        return std::numeric_limits<double>::infinity();
+  for (double warm_up = kWarmUp;; warm_up = kWarmUp / 2) {
+    // All kernels of a round are made together and then timed without a pause: a GPU that rests lowers its
+    // clock, and what is fastest at a low one need not be at a high one.
+    for (auto& [key, search] : searches) search.begin_round(device, tuning, buffers);
+    std::vector<Trial*> trials;
+    for (auto& [key, search] : searches)
+      for (auto& trial : search.trials) {
+        if (trial) search.attempt(trial, [&] { trial->prepare(); });
+        if (trial) trials.push_back(trial.get());
       }
-    };
-    tuning.set(key, fastest(one.first, seconds));
+    if (trials.empty()) break;
+    for (size_t i = 0; warm_up > 0; i = (i + 1) % trials.size()) warm_up -= trials[i]->run(1);
+    for (int turn = 0; turn < kTurns; ++turn)
+      for (Trial* trial : trials) trial->time();
+    for (auto& [key, search] : searches) search.end_round();
   }
-  if (!unknown.empty()) tuning.save();
+  for (const auto& [key, search] : searches) {
+    log(LogLevel::info, "{}: {} is fastest", key, fmt::join(search.climb.best(), " "));
+    tuning.set(key, search.climb.best());
+  }
+  if (!searches.empty()) tuning.save();
 }
 
 }  // namespace weft::webgpu

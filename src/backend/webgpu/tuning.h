@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,8 +46,26 @@ class Tuning {
 /// What the file's text says, line by line; lines that are none are passed over.
 std::map<std::string, Way> parse_tuning(std::string_view text, std::string_view stack);
 
-/// Climbs from the usual way to the fastest of those that were tried.
-Way fastest(const Question& question, const std::function<double(const Way&)>& seconds);
+/// The search for the fastest way to do a thing, in rounds: some ways, which are then timed. It climbs from
+/// the usual one as long as a neighbour is faster.
+class Climb {
+ public:
+  explicit Climb(Question question) : question_(std::move(question)), best_(question_.usual) {}
+
+  const Question& question() const { return question_; }
+  /// Those to be timed now, of which the best so far is one. None at the top.
+  std::vector<Way> round();
+  /// All of them together, because a GPU's clock goes up and down between rounds. In the order of round().
+  void timed(std::span<const double> seconds);
+  const Way& best() const { return best_; }
+
+ private:
+  Question question_;
+  Way best_;
+  bool climbs_ = true;
+  std::vector<Way> ways_;  ///< of this round
+  std::set<Way> tried_;
+};
 
 /// What a step asked when it was recorded.
 struct Asked {
