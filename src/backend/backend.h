@@ -35,6 +35,8 @@ struct Operand {
 struct Tiled {
   int64_t columns = 1, width = 1;
   int64_t first = 0, count = 0;  ///< the kernel's tiles that have columns of it
+
+  bool operator==(const Tiled&) const = default;
 };
 
 /// What kernels took, by a name that says what they did to what.

@@ -347,6 +347,7 @@ void Decode::declare_store(Builder& builder) const {
                   in_.out.storage ? builder.write(buffer_of(in_.out)) + "[at] = bitcast<u32>(x);" : "");
   if (in_.joined)
     declare_tail(builder, widened(*in_.joined, sharing_.tiles(in_.problem, *in_.joined)), sharing_.threads,
+                 sharing_.shuffles ? sharing_.lanes : 1,
                  fmt::format("bitcast<u32>(outcomes[at % {}u])", sharing_.heads * in_.problem.value_dim));
   else
     builder.code += "fn tail(row: u32, index: u32, thread: u32) {}\n";

@@ -29,6 +29,15 @@ void declare_tiles(Builder& builder, const Step& product, int64_t rows, size_t f
   }
 }
 
+/// Statements that fold a variable over so many neighbours, each of which has the result.
+std::string shuffled(Fold fold, std::string_view name, int64_t lanes) {
+  std::string text;
+  for (int64_t step = lanes / 2; step > 0; step /= 2)
+    text += fmt::format("  {} = {};\n", name,
+                        joined(fold, name, fmt::format("subgroupShuffleXor({}, {}u)", name, step)));
+  return text;
+}
+
 /// From an element of the output of an elementwise step to those of its inputs.
 Walk walk_of(const Step& step) {
   std::vector<const Layout*> layouts;
@@ -38,44 +47,73 @@ Walk walk_of(const Step& step) {
 
 }  // namespace
 
-TileSteps::TileSteps(Builder& builder, const Step& product, int64_t rows, int64_t threads)
+TileSteps::TileSteps(Builder& builder, const Step& product, int64_t rows, int64_t threads, int64_t lanes)
     : builder_(builder),
       product_(product),
       rows_(rows),
       threads_(threads),
-      loads_early_(product.kernel != "cached_attention") {
+      lanes_(lanes),
+      is_product_(product.kernel != "cached_attention"),
+      levels_(1),
+      made_(product.tiles.size()) {
   for (const Step& step : product.before) sum(step);
-  if (!product.before.empty()) after_ += "  workgroupBarrier();\n";
-  if (product.outputs[0].storage && product.kernel != "cached_attention") {
+  if (product.outputs[0].storage && is_product_) {
     const Tiled& tile = product.tiles[0];
-    after_ += fmt::format(
+    levels_.push_back(fmt::format(
         "  for (var e = thread; e < {0}u; e += {1}u) {{ {2}[e / {3}u * {4}u + index * {3}u + e % {3}u] = "
         "tile0[e]; }}\n",
-        rows * tile.width, threads, builder.write(buffer_of(product.outputs[0])), tile.width, tile.columns);
+        rows * tile.width, threads, builder.write(buffer_of(product.outputs[0])), tile.width, tile.columns));
   }
   for (const Step& step : product.after) take(step);
 }
 
+std::string TileSteps::after() const {
+  return fmt::format("{}", fmt::join(levels_, "  workgroupBarrier();\n"));
+}
+
 /// The sum over each row, which every workgroup needs: loaded before the product, added up behind it.
 void TileSteps::sum(const Step& step) {
+  constexpr int64_t kMostLoads = 16;
   const int64_t length = step.inputs[0].layout.shape[1];
+  const int64_t loads = (length + lanes_ - 1) / lanes_;
   const int tile = step.outputs[0].tile;
-  if (builder_.code.find("states:") == std::string::npos)
-    builder_.code += fmt::format("var<workgroup> states: array<f32, {}>;\n", threads_);
   for (int64_t row = 0; row < rows_; ++row) {
     const std::string name = fmt::format("sum{}_{}", tile, row);
     const std::string load = builder_.load(step.inputs[0], fmt::format("{}u + i", row * length));
-    // What is not added up is not waited for.
-    before_ += fmt::format("  var {} = 0.0;\n", name);
-    before_ += length <= threads_
-                   ? fmt::format("  if (thread < {}u) {{ let i = thread; {} = {}; }}\n", length, name, load)
-                   : fmt::format("  for (var i = thread; i < {}u; i += {}u) {{ {} += {}; }}\n", length,
-                                 threads_, name, load);
-    after_ += fmt::format(
-        "  {{\n    let lane = thread;\n    let all = {};\n    if (thread == 0u) {{ tile{}[{}] = "
-        "bitcast<u32>(all); }}\n  }}\n",
-        tree(builder_, Fold::sum, threads_, threads_, name), tile, row);
+    if (lanes_ > 1 && loads <= kMostLoads) {
+      // What is not added up is not waited for. All subgroups do the same.
+      levels_[0] += fmt::format("  var {} = 0.0;\n", name);
+      for (int64_t k = 0; k < loads; ++k) {
+        before_ += fmt::format("  var {0}_{1} = 0.0;\n  {{ let i = thread % {2}u + {3}u;", name, k, lanes_,
+                               k * lanes_);
+        before_ += fmt::format(" if (i < {}u) {{ {}_{} = {}; }} }}\n", length, name, k, load);
+        levels_[0] += fmt::format("  {0} += {0}_{1};\n", name, k);
+      }
+      levels_[0] += shuffled(Fold::sum, name, lanes_);
+    } else {
+      before_ +=
+          fmt::format("  var {0} = 0.0;\n  for (var i = thread; i < {1}u; i += {2}u) {{ {0} += {3}; }}\n",
+                      name, length, threads_, load);
+      if (builder_.code.find("states:") == std::string::npos)
+        builder_.code += fmt::format("var<workgroup> states: array<f32, {}>;\n", threads_);
+      levels_[0] += fmt::format("  {{ let lane = thread; {} = {}; }}\n", name,
+                                tree(builder_, Fold::sum, threads_, threads_, name));
+    }
+    levels_[0] += fmt::format("  if (thread == 0u) {{ tile{}[{}] = bitcast<u32>({}); }}\n", tile, row, name);
   }
+}
+
+size_t TileSteps::level_of(const Step& step) const {
+  size_t level = is_product_ ? 1 : 0;
+  for (const Operand& input : step.inputs) {
+    if (input.tile <= 0) continue;
+    const Made& made = made_[static_cast<size_t>(input.tile)];
+    // An element of a value that is as large is there for the thread that made it.
+    const bool own = made.by && made.by->kernel == "elementwise" && step.kernel == "elementwise" &&
+                     made.by->tiles[0] == step.tiles[0] && input.layout == step.outputs[0].layout;
+    level = std::max(level, made.level + (own ? 0 : 1));
+  }
+  return level;
 }
 
 void TileSteps::take(const Step& step) {
@@ -83,7 +121,12 @@ void TileSteps::take(const Step& step) {
   const int64_t per_word =
       step.kernel == "put_rows" ? 4 / static_cast<int64_t>(size_of(step.outputs[0].dtype)) : 1;
   const int64_t width = share.width / per_word;
-  const int64_t parts = step.kernel == "activation_codes" ? 8 : 1;  // invocations for each place
+  int64_t parts = 1;  // invocations for each place
+  if (step.kernel == "activation_codes") parts = 8;
+  if (step.kernel == "rows") {
+    const auto length = static_cast<uint64_t>(RowWalks(step).length());
+    parts = static_cast<int64_t>(std::bit_floor(std::min(length, static_cast<uint64_t>(lanes_))));
+  }
   // Tile `index` has the places (row, first .. first + width).
   const std::string place = fmt::format("(place / {0}u + row) * {1}u + (index - {2}u) * {0}u + place % {0}u",
                                         width, share.columns / per_word, share.first);
@@ -94,7 +137,7 @@ void TileSteps::take(const Step& step) {
   std::string body, parameters, arguments;
   if (step.kernel == "elementwise") {
     std::vector<std::string> loaded(step.inputs.size());
-    if (loads_early_ && rows_ * width <= threads_) load_early(step, place, condition, loaded);
+    if (is_product_ && rows_ * width <= threads_) load_early(step, place, condition, loaded);
     for (size_t k = 0; k < loaded.size(); ++k)
       if (!loaded[k].empty()) {
         parameters += fmt::format(", x{}: {}", k, lane_type(step.inputs[k].dtype));
@@ -102,7 +145,7 @@ void TileSteps::take(const Step& step) {
       }
     body = element(step, loaded);
   } else if (step.kernel == "rows") {
-    body = folded_row(step);
+    body = folded_row(step, parts);
   } else if (step.kernel == "activation_codes") {
     body = block_word(step);
   } else {
@@ -115,7 +158,10 @@ void TileSteps::take(const Step& step) {
       "    let place = e / {2}u;\n    {3}({4}, e % {2}u{5});\n  }}\n",
       rows_ * width * parts, threads_, parts, name, place, arguments);
   if (!condition.empty()) text = fmt::format("  if ({}) {{\n{}  }}\n", condition, text);
-  after_ += "  workgroupBarrier();\n" + text;
+  const size_t level = level_of(step);
+  if (levels_.size() <= level) levels_.resize(level + 1);
+  levels_[level] += text;
+  if (step.outputs[0].tile >= 0) made_[static_cast<size_t>(step.outputs[0].tile)] = {level, &step};
 }
 
 /// What an element needs of memory, on its way while the product is computed. One invocation has one place.
@@ -155,8 +201,8 @@ std::string TileSteps::element(const Step& step, std::span<const std::string> lo
          stored(step.outputs[0], "at", encode(step.outputs[0].dtype, fmt::format("x{}", program.stores[0])));
 }
 
-/// Rows are short, so one invocation takes a whole one.
-std::string TileSteps::folded_row(const Step& step) {
+/// Rows are short: one invocation takes a whole one, or so many neighbours do.
+std::string TileSteps::folded_row(const Step& step, int64_t parts) {
   const ElementwiseProgram& program = *step.program;
   const RowWalks walks(step);
   const Registers regs(program, walks.per_row);
@@ -170,7 +216,7 @@ std::string TileSteps::folded_row(const Step& step) {
                                : expression(builder_, program, regs.instruction(reg)));
     return inner;
   };
-  const std::string loop = fmt::format("  for (var j = 0u; j < {}u; j++) {{\n", walks.length());
+  const std::string loop = fmt::format("  for (var j = part; j < {}u; j += {}u) {{\n", walks.length(), parts);
   for (size_t k = 0; k < regs.loads(); ++k)
     if (regs.per_row[k])
       text += fmt::format("  let x{} = {};\n", k, builder_.load(step.inputs[k], fmt::format("rat{}", k)));
@@ -184,6 +230,7 @@ std::string TileSteps::folded_row(const Step& step) {
       starts += fmt::format("  var acc{} = {};\n", reg, start_of(i.fold));
       folds += fmt::format("  acc{} = {};\n", reg,
                            joined(i.fold, fmt::format("acc{}", reg), fmt::format("x{}", i.inputs[0])));
+      ends += shuffled(i.fold, fmt::format("acc{}", reg), parts);
       ends += fmt::format("  let x{} = {};\n", reg, narrow(i.dtype, fmt::format("acc{}", reg)));
     }
     text += starts + loop + elements(inputs) + folds + "  }\n" + ends;
@@ -192,7 +239,8 @@ std::string TileSteps::folded_row(const Step& step) {
   const Operand& out = step.outputs[0];
   const auto reg = static_cast<size_t>(program.stores[0]);
   const std::string bits = encode(out.dtype, fmt::format("x{}", reg));
-  if (program.is_per_row(out.layout)) return text + stored(out, "at", bits);
+  if (program.is_per_row(out.layout))
+    return text + (parts > 1 ? "  if (part > 0u) { return; }\n" : "") + stored(out, "at", bits);
   return text + loop + elements({reg}) + stored(out, fmt::format("(at * {}u + j)", walks.length()), bits) +
          "  }\n";
 }
@@ -212,21 +260,35 @@ std::string TileSteps::block_word(const Step& step) {
       "fn {0}_4(i: u32) -> vec4<f32> {{ return vec4<f32>({0}(4u * i), {0}(4u * i + 1u), {0}(4u * i + 2u), "
       "{0}(4u * i + 3u)); }}\n",
       name);
-  return fmt::format(
-      "  var most = vec4<f32>();\n"
-      "  for (var j = 0u; j < 8u; j++) {{ most = max(most, abs({0}_4(at * 8u + j))); }}\n"
-      "  let largest = max_of(most);\n  let inverse = inverse_of(largest);\n"
-      "  let four = {0}_4(at * 8u + part) * inverse;\n"
-      "  let word = (at + part / 4u * {2}u) * 4u + part % 4u;\n"
-      "  {1}[word] = bytes_of(code_of(four));\n"
-      "  if ({4}) {{ {1}[word + {3}u] = bytes_of(rest_of(four)); }}\n"
-      "  if (part > 0u) {{ return; }}\n  var sums = vec2<f32>();\n"
-      "  for (var j = 0u; j < 4u; j++) {{\n"
-      "    sums.x += sum_of({0}_4(at * 8u + j) * inverse, {4});\n"
-      "    sums.y += sum_of({0}_4(at * 8u + 4u + j) * inverse, {4});\n  }}\n"
-      "  let facts = facts_of(largest, sums, {4});\n"
-      "  for (var j = 0u; j < 4u; j++) {{ {1}[(at + {5}u) * 4u + j] = facts[j]; }}\n",
-      name, to, blocks, 8 * blocks, bits == 16, bits / 4 * blocks);
+  const bool shuffles = lanes_ >= 8, rests = bits == 16;
+  std::string text = fmt::format("  var four = {}_4(at * 8u + part);\n", name);
+  if (shuffles)
+    text += "  var largest = max_of(abs(four));\n" + shuffled(Fold::max, "largest", 8);
+  else
+    text += fmt::format(
+        "  var largest = 0.0;\n"
+        "  for (var j = 0u; j < 8u; j++) {{ largest = max(largest, max_of(abs({}_4(at * 8u + j)))); }}\n",
+        name);
+  text += fmt::format(
+      "  let inverse = inverse_of(largest);\n  four *= inverse;\n"
+      "  let word = (at + part / 4u * {1}u) * 4u + part % 4u;\n"
+      "  {0}[word] = bytes_of(code_of(four));\n"
+      "  if ({3}) {{ {0}[word + {2}u] = bytes_of(rest_of(four)); }}\n",
+      to, blocks, 8 * blocks, rests);
+  if (shuffles)
+    text += fmt::format("  var half = sum_of(four, {});\n", rests) + shuffled(Fold::sum, "half", 4) +
+            "  let sums = vec2<f32>(half, subgroupShuffleXor(half, 4u));\n  if (part > 0u) { return; }\n";
+  else
+    text += fmt::format(
+        "  if (part > 0u) {{ return; }}\n  var sums = vec2<f32>();\n"
+        "  for (var j = 0u; j < 4u; j++) {{\n"
+        "    sums.x += sum_of({0}_4(at * 8u + j) * inverse, {1});\n"
+        "    sums.y += sum_of({0}_4(at * 8u + 4u + j) * inverse, {1});\n  }}\n",
+        name, rests);
+  return text + fmt::format(
+                    "  let facts = facts_of(largest, sums, {});\n"
+                    "  for (var j = 0u; j < 4u; j++) {{ {}[(at + {}u) * 4u + j] = facts[j]; }}\n",
+                    rests, to, bits / 4 * blocks);
 }
 
 /// Word `at` of rows that go into a cache.
@@ -286,11 +348,14 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
   builder.code += total_function(form);
   builder.code += embedded::webgpu_kernels("qmatmul_places");
   builder.code += vectors_text(form);
-  const TileSteps steps(builder, product, rows, form.threads);
+  // Groups of them have no gaps.
+  const int64_t lanes =
+      form.subgroups ? std::min<int64_t>(context.device.features().subgroup_min, form.threads & -form.threads)
+                     : 1;
+  const TileSteps steps(builder, product, rows, form.threads, lanes);
   body += "  const row = 0u;\n" + steps.before();
   body += fmt::format(
-      "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + turn, thread); }}\n"
-      "  workgroupBarrier();\n",
+      "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + turn, thread); }}\n",
       turns);
   builder.groups(context, tile.count, static_cast<int>(form.threads), body + steps.after());
 }
@@ -304,10 +369,11 @@ Step widened(Step step, int64_t times) {
   return step;
 }
 
-void declare_tail(Builder& builder, const Step& attention, int64_t threads, std::string_view words) {
+void declare_tail(Builder& builder, const Step& attention, int64_t threads, int64_t lanes,
+                  std::string_view words) {
   builder.code += fmt::format("fn in_tile0(at: u32) -> u32 {{ return {}; }}\n", words);
   declare_tiles(builder, attention, 1, 1);
-  const TileSteps steps(builder, attention, 1, threads);
+  const TileSteps steps(builder, attention, 1, threads, lanes);
   builder.code += "fn tail(row: u32, index: u32, thread: u32) {\n" + steps.after() + "}\n";
 }
 

@@ -6,24 +6,26 @@
 namespace weft::webgpu {
 
 /// The steps around a product, written into its kernel. `index` is the tile, `thread` one of `threads`, and
-/// `row` the first of the rows that a workgroup has.
+/// `row` the first of the rows that a workgroup has. `lanes`: neighbours that can shuffle; 1: none.
 class TileSteps {
  public:
-  TileSteps(Builder& builder, const Step& product, int64_t rows, int64_t threads);
+  TileSteps(Builder& builder, const Step& product, int64_t rows, int64_t threads, int64_t lanes);
 
   /// Statements in front of the product: what can be loaded while it is computed.
   const std::string& before() const { return before_; }
-  /// Statements behind it: tile 0 holds its sums, and all threads have got here.
-  const std::string& after() const { return after_; }
+  /// Statements behind it: this thread has put its sums into tile 0.
+  std::string after() const;
 
  private:
   void sum(const Step& step);
   void take(const Step& step);
+  /// The first level at which a step finds its tiles.
+  size_t level_of(const Step& step) const;
   void load_early(const Step& step, std::string_view place, std::string_view condition,
                   std::vector<std::string>& loaded);
   /// Bodies of functions of a place of a step: an element, a row that is folded, a word of a block.
   std::string element(const Step& step, std::span<const std::string> loaded);
-  std::string folded_row(const Step& step);
+  std::string folded_row(const Step& step, int64_t parts);
   std::string block_word(const Step& step);
   std::string cache_word(const Step& step);
   /// Puts an element's bits where the output is wanted: into its tile and into memory.
@@ -31,10 +33,16 @@ class TileSteps {
 
   Builder& builder_;
   const Step& product_;
-  int64_t rows_, threads_;
-  bool loads_early_;  ///< there is something in front of it
+  int64_t rows_, threads_, lanes_;
+  bool is_product_;  ///< and not attention, in front of which is nothing, and whose outcomes all threads see
   size_t functions_ = 0;
-  std::string before_, after_;
+  std::string before_;
+  std::vector<std::string> levels_;  ///< statements between barriers
+  struct Made {
+    size_t level = 0;
+    const Step* by = nullptr;
+  };
+  std::vector<Made> made_;  ///< the tiles
 };
 
 /// A form whose workgroups compute whole tiles: as many threads as keep the device busy, or what was
@@ -50,8 +58,9 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
 Step widened(Step step, int64_t times);
 
 /// `tail(row, index, thread)`: the steps after attention, for a workgroup that has the columns of tile
-/// `index` of one row at hand: `words` are the bits of column `at`.
-void declare_tail(Builder& builder, const Step& attention, int64_t threads, std::string_view words);
+/// `index` of one row at hand: `words` are the bits of column `at`. `lanes`: as for TileSteps.
+void declare_tail(Builder& builder, const Step& attention, int64_t threads, int64_t lanes,
+                  std::string_view words);
 
 /// A step with tiles as steps of their own.
 void apart(Context& context, const Step& step);
