@@ -116,7 +116,7 @@ void cached_attention(Context& context, const Step& step);
 std::string expression(Builder& builder, const ElementwiseProgram& program,
                        const ElementwiseProgram::Instruction& instruction);
 
-/// `put<suffix>(i)`: word i of the rows that put_rows writes.
+/// `put<suffix>(i, row)`: word i of the rows that put_rows writes; `row_for<suffix>(i)`: the row it goes to.
 void declare_put(Builder& builder, const Step& step, std::string_view suffix);
 
 /// x itself where its elements follow each other from the first on, else a copy.

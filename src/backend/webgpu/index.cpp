@@ -166,12 +166,13 @@ void declare_put(Builder& builder, const Step& step, std::string_view suffix) {
                      builder.unravel(walk(src.layout.shape, layouts), "i");
   body += fmt::format("  return {};\n}}\n", builder.bits(src, "at0"));
   const std::string words = builder.number(width / per_word);
-  body += fmt::format("fn put{}(i: u32) {{\n  let row = bitcast<u32>({});\n", suffix,
+  body += fmt::format("fn row_for{}(i: u32) -> u32 {{ return bitcast<u32>({}); }}\n", suffix,
                       index_value(builder, idx,
                                   fmt::format("{} + i / {} * {}", builder.number(idx.layout.offset), words,
                                               builder.number(idx.layout.strides[0]))));
-  body += fmt::format("  if (row >= {}) {{ return; }}\n  var word = source{}(i * {}u);\n",
-                      builder.number(out.layout.shape[0]), suffix, per_word);
+  body += fmt::format(
+      "fn put{0}(i: u32, row: u32) {{\n  if (row >= {1}) {{ return; }}\n  var word = source{0}(i * {2}u);\n",
+      suffix, builder.number(out.layout.shape[0]), per_word);
   for (int64_t k = 1; k < per_word; ++k)
     body +=
         fmt::format("  word |= source{}(i * {}u + {}u) << {}u;\n", suffix, per_word, k, 32 / per_word * k);
@@ -184,9 +185,12 @@ void put_rows(Context& context, const Step& step) {
   Builder builder("put_rows");
   declare_put(builder, step, "");
   const int64_t count = elements / static_cast<int64_t>(4 / size_of(step.outputs[0].dtype));
-  builder.groups(context, (count + 63) / 64, 64,
-                 fmt::format("  if (index * 64u + thread < {}) {{ put(index * 64u + thread); }}\n",
-                             builder.number(count)));
+  builder.groups(
+      context, (count + 63) / 64, 64,
+      fmt::format(
+          "  if (index * 64u + thread < {}) {{ put(index * 64u + thread, row_for(index * 64u + thread)); "
+          "}}\n",
+          builder.number(count)));
 }
 
 void search_sorted(Context& context, const Step& step) {

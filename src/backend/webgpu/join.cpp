@@ -134,23 +134,40 @@ void TileSteps::take(const Step& step) {
   if (share.count < product_.tiles[0].count)
     condition = fmt::format("index >= {}u && index < {}u", share.first, share.first + share.count);
 
-  std::string body, parameters, arguments;
+  // What is in memory is on its way while the product is computed, where an invocation has one place.
+  const bool early = is_product_ && rows_ * width <= threads_;
+  std::string body, parameters, arguments, loads;
+  const auto load_early = [&](const std::string& name, std::string_view type, const std::string& value) {
+    const std::string variable = fmt::format("early{}_{}", functions_, name);
+    before_ += fmt::format("  var {}: {};\n", variable, type);
+    loads += fmt::format("    {} = {};\n", variable, value);
+    parameters += fmt::format(", {}: {}", name, type);
+    arguments += ", " + variable;
+  };
   if (step.kernel == "elementwise") {
-    std::vector<std::string> loaded(step.inputs.size());
-    if (is_product_ && rows_ * width <= threads_) load_early(step, place, condition, loaded);
-    for (size_t k = 0; k < loaded.size(); ++k)
-      if (!loaded[k].empty()) {
-        parameters += fmt::format(", x{}: {}", k, lane_type(step.inputs[k].dtype));
-        arguments += ", " + loaded[k];
-      }
+    std::vector<bool> loaded(step.inputs.size());
+    for (size_t k = 0; early && k < loaded.size(); ++k) {
+      const Operand& input = step.inputs[k];
+      loaded[k] = input.tile < 0;
+      if (loaded[k])
+        load_early(fmt::format("x{}", k), lane_type(input.dtype),
+                   builder_.load(input, fmt::format("xat{}", k)));
+    }
+    if (!loads.empty()) loads = builder_.unravel(walk_of(step), "at", "x") + loads;
     body = element(step, loaded);
   } else if (step.kernel == "rows") {
     body = folded_row(step, parts);
   } else if (step.kernel == "activation_codes") {
     body = block_word(step);
   } else {
-    body = cache_word(step);
+    const std::string suffix = std::to_string(functions_);
+    declare_put(builder_, step, suffix);
+    if (early) load_early("to", "u32", fmt::format("row_for{}(at)", suffix));
+    body = fmt::format("  put{0}(at, {1});\n", suffix, early ? "to" : "row_for" + suffix + "(at)");
   }
+  if (!loads.empty())
+    before_ += fmt::format("  if (thread < {}u{}{}) {{\n    let place = thread;\n    let at = {};\n{}  }}\n",
+                           rows_ * width, condition.empty() ? "" : " && ", condition, place, loads);
   const std::string name = fmt::format("after{}", functions_++);
   builder_.code += fmt::format("fn {}(at: u32, part: u32{}) {{\n{}}}\n", name, parameters, body);
   std::string text = fmt::format(
@@ -164,23 +181,6 @@ void TileSteps::take(const Step& step) {
   if (step.outputs[0].tile >= 0) made_[static_cast<size_t>(step.outputs[0].tile)] = {level, &step};
 }
 
-/// What an element needs of memory, on its way while the product is computed. One invocation has one place.
-void TileSteps::load_early(const Step& step, std::string_view place, std::string_view condition,
-                           std::vector<std::string>& loaded) {
-  std::string loads;
-  for (size_t k = 0; k < step.inputs.size(); ++k) {
-    const Operand& input = step.inputs[k];
-    if (input.tile >= 0) continue;
-    loaded[k] = fmt::format("early{}_{}", functions_, k);
-    before_ += fmt::format("  var {}: {};\n", loaded[k], lane_type(input.dtype));
-    loads += fmt::format("    {} = {};\n", loaded[k], builder_.load(input, fmt::format("xat{}", k)));
-  }
-  if (loads.empty()) return;
-  before_ += fmt::format("  if (thread < {}u{}{}) {{\n    let place = thread;\n    let at = {};\n{}{}  }}\n",
-                         rows_ * step.tiles[0].width, condition.empty() ? "" : " && ", condition, place,
-                         builder_.unravel(walk_of(step), "at", "x"), loads);
-}
-
 std::string TileSteps::stored(const Operand& out, std::string_view at, const std::string& bits) {
   std::string text = fmt::format("  let bits = {};\n", bits);
   if (out.tile >= 0) text += fmt::format("  tile{0}[at_tile{0}({1})] = bits;\n", out.tile, at);
@@ -188,11 +188,11 @@ std::string TileSteps::stored(const Operand& out, std::string_view at, const std
   return text;
 }
 
-std::string TileSteps::element(const Step& step, std::span<const std::string> loaded) {
+std::string TileSteps::element(const Step& step, const std::vector<bool>& loaded) {
   const ElementwiseProgram& program = *step.program;
   std::string text = builder_.unravel(walk_of(step), "at", "x");
   for (size_t k = 0; k < step.inputs.size(); ++k)
-    if (loaded[k].empty())
+    if (!loaded[k])
       text += fmt::format("  let x{} = {};\n", k, builder_.load(step.inputs[k], fmt::format("xat{}", k)));
   size_t reg = program.loads.size();
   for (const Instruction& i : program.instructions)
@@ -289,13 +289,6 @@ std::string TileSteps::block_word(const Step& step) {
                     "  let facts = facts_of(largest, sums, {});\n"
                     "  for (var j = 0u; j < 4u; j++) {{ {}[(at + {}u) * 4u + j] = facts[j]; }}\n",
                     rests, to, bits / 4 * blocks);
-}
-
-/// Word `at` of rows that go into a cache.
-std::string TileSteps::cache_word(const Step& step) {
-  const std::string suffix = std::to_string(functions_);
-  declare_put(builder_, step, suffix);
-  return fmt::format("  put{}(at);\n", suffix);
 }
 
 QuantForm joined_form(Context& context, const Step& product, int64_t m, int64_t blocks) {

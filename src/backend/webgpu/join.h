@@ -21,13 +21,11 @@ class TileSteps {
   void take(const Step& step);
   /// The first level at which a step finds its tiles.
   size_t level_of(const Step& step) const;
-  void load_early(const Step& step, std::string_view place, std::string_view condition,
-                  std::vector<std::string>& loaded);
   /// Bodies of functions of a place of a step: an element, a row that is folded, a word of a block.
-  std::string element(const Step& step, std::span<const std::string> loaded);
+  /// `loaded`: inputs that it is given.
+  std::string element(const Step& step, const std::vector<bool>& loaded);
   std::string folded_row(const Step& step, int64_t parts);
   std::string block_word(const Step& step);
-  std::string cache_word(const Step& step);
   /// Puts an element's bits where the output is wanted: into its tile and into memory.
   std::string stored(const Operand& out, std::string_view at, const std::string& bits);
 

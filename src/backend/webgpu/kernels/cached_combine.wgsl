@@ -3,7 +3,18 @@
 var<workgroup> tops: array<f32, HEADS * MOST_SPLITS>;    // then: what a split's sums count
 var<workgroup> totals: array<f32, HEADS * MOST_SPLITS>;
 
+// Element i of what BATCH splits from s on left.
+fn batch_of(place: Place, count: u32, i: u32, s: u32) -> array<f32, BATCH> {
+  var x = array<f32, BATCH>();
+  #for k BATCH
+  x[$k] = partial(sums_at(place.row + i / VALUE_DIM, min(s + $k, count - 1u)) + i % VALUE_DIM);
+  #endfor
+  return x;
+}
+
 fn combine(place: Place, count: u32, thread: u32) {
+  // On its way while it is found out what splits count.
+  let first = batch_of(place, count, min(thread, place.count * VALUE_DIM - 1u), 0u);
   let lane = thread % LANES;
   let h = thread / LANES;
   let here = h < place.count;
@@ -41,17 +52,13 @@ fn combine(place: Place, count: u32, thread: u32) {
   workgroupBarrier();
 
   for (var i = thread; i < place.count * VALUE_DIM; i += THREADS) {
-    let head = i / VALUE_DIM;
-    let column = i % VALUE_DIM;
     var sum = 0.0;
     for (var s = 0u; s < splits_end; s += BATCH) {
-      var x = array<f32, BATCH>();
-      #for k BATCH
-      x[$k] = partial(sums_at(place.row + head, min(s + $k, count - 1u)) + column);
-      #endfor
+      var x = first;
+      if (i >= THREADS || s > 0u) { x = batch_of(place, count, i, s); }
       #for k BATCH
       {
-        let share = tops[head * MOST_SPLITS + s + $k];
+        let share = tops[i / VALUE_DIM * MOST_SPLITS + s + $k];
         sum += select(share * x[$k], 0.0, share == 0.0);  // a split that saw nothing left no sums
       }
       #endfor
