@@ -1,9 +1,9 @@
 /* weft in plain C: load a language model, generate, tokenise, embed.
  *
- * Every function that can fail returns NULL or a negative number then; weft_last_error() has one line that says
- * why, for the calling thread, until its next failure. Texts are UTF-8 and end with a 0 byte. What a function
- * returns as new is the caller's and is given back with the matching weft_free_*. A model is for one thread at a
- * time. */
+ * Every function that can fail returns NULL or a negative number then; weft_last_error() has one line that
+ * says why, for the calling thread, until its next failure. Texts are UTF-8 and end with a 0 byte. What a
+ * function returns as new is the caller's and is given back with the matching weft_free_*. A model is for one
+ * thread at a time. */
 #ifndef WEFT_CAPI_H
 #define WEFT_CAPI_H
 
@@ -23,9 +23,9 @@ const char* weft_last_error(void); /* "" where nothing has failed yet */
 /* ---- Models ---- */
 
 typedef struct weft_model_options {
-  const char* device;  /* "auto", "cpu", "webgpu", "webgpu:N", "webgpu:NAME"; NULL: auto */
-  int64_t context;     /* tokens; 0: what the model was made for, up to 4096 */
-  int64_t gpu_layers;  /* layers on the device; negative: as many as fit */
+  const char* device; /* "auto", "cpu", "webgpu", "webgpu:N", "webgpu:NAME"; NULL: auto */
+  int64_t context;    /* tokens; 0: what the model was made for, up to 4096 */
+  int64_t gpu_layers; /* layers on the device; negative: as many as fit */
   /* Called while weights are read; may be NULL. */
   void (*progress)(uint64_t bytes, uint64_t total, void* user);
   void* user;
@@ -56,7 +56,7 @@ typedef struct weft_generate_options {
   float temperature;  /* 0: the most likely token */
   int64_t top_k;
   float top_p, min_p, repeat_penalty;
-  int64_t seed;            /* negative: another one each time */
+  int64_t seed;             /* negative: another one each time */
   const char* const* stops; /* texts that end the answer; NULL or `stop_count` of them */
   size_t stop_count;
   const char* grammar;     /* GBNF, or NULL */
