@@ -17,7 +17,9 @@ namespace weft::webgpu {
 namespace {
 
 constexpr size_t kPositions = 6;       // the input of cached_attention
-constexpr size_t kMostTried = 32;      // of one question
+constexpr size_t kMostTried = 64;      // of one question
+constexpr size_t kMostAlike = 16;      // steps of a kind: enough to have weights come from memory
+constexpr double kMostSeconds = 10;    // then the best so far will do
 constexpr double kBetter = 0.99;       // of the time so far, to be worth a step
 constexpr double kMeasured = 2e-3;     // seconds, at least
 constexpr int kTurns = 3;              // the fastest counts
@@ -193,13 +195,24 @@ std::vector<Way> Climb::round() {
   if (!climbs_) return {};
   ways_.push_back(best_);
   tried_.insert(best_);
-  for (size_t i = 0; i < best_.size(); ++i)
-    for (const bool doubled : {true, false}) {
-      Way way = best_;
-      way[i] = doubled ? way[i] * 2 : way[i] / 2;
-      if (way[i] >= 1 && tried_.size() < kMostTried && question_.possible(way) && tried_.insert(way).second)
-        ways_.push_back(std::move(way));
-    }
+  const auto add = [&](const Way& way) {
+    if (std::ranges::all_of(way, [](int64_t number) { return number >= 1; }) && tried_.size() < kMostTried &&
+        question_.possible(way) && tried_.insert(way).second)
+      ways_.push_back(way);
+  };
+  for (size_t i = 0; i < best_.size(); ++i) {
+    Way more = best_, less = best_;
+    more[i] *= 2;
+    less[i] /= 2;
+    add(more);
+    add(less);
+    for (size_t k = 0; k < best_.size(); ++k)
+      if (k != i) {
+        Way other = more;
+        other[k] /= 2;
+        add(other);
+      }
+  }
   if (ways_.size() == 1) ways_.clear();
   return ways_;
 }
@@ -221,9 +234,13 @@ void tune(gpu::Device& device, Tuning& tuning, std::span<const Asked> asked, std
   for (const Asked& a : asked) {
     if (tuning.knows(a.question.key)) continue;
     Search& search = searches.try_emplace(a.question.key, Climb(a.question)).first->second;
-    search.steps.push_back(on_trial(device, steps[a.step]));
+    if (search.steps.size() < kMostAlike) search.steps.push_back(on_trial(device, steps[a.step]));
   }
-  for (double warm_up = kWarmUp;; warm_up = kWarmUp / 2) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto spent = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  for (double warm_up = kWarmUp; spent() < kMostSeconds; warm_up = kWarmUp / 2) {
     // All kernels of a round are made together and then timed without a pause: a GPU that rests lowers its
     // clock, and what is fastest at a low one need not be at a high one.
     for (auto& [key, search] : searches) search.begin_round(device, tuning, buffers);

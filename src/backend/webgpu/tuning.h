@@ -16,7 +16,8 @@
 /// library: it is measured when a kernel is first needed, and kept.
 namespace weft::webgpu {
 
-/// A way is a few numbers, each of which may be doubled and halved as long as that is possible.
+/// A way is a few numbers. Each may be doubled or halved, or one doubled and another halved, as long as that
+/// is possible.
 using Way = std::vector<int64_t>;
 
 struct Question {
