@@ -77,7 +77,7 @@ void Tape::write_tables(gpu::Device& device) const {
 }
 
 const gpu::Series& Tape::on(const gpu::Device& device, std::span<const gpu::Buffer* const> buffers) {
-  constexpr size_t kMostSets = 8;
+  constexpr size_t kMostSets = 4;
   std::vector<uint64_t> key;
   key.reserve(3 * buffers.size());
   for (const gpu::Buffer* buffer : buffers) {
