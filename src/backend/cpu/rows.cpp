@@ -40,9 +40,9 @@ T join(Fold fold, T a, T b) {
     case Fold::prod:
       return a * b;
     case Fold::max:
-      return (b > a) | (b != b) ? b : a;  // once NaN, always NaN
+      return ((b > a) | (b != b)) ? b : a;  // once NaN, always NaN
     case Fold::min:
-      return (b < a) | (b != b) ? b : a;
+      return ((b < a) | (b != b)) ? b : a;
     default:
       return a + b;
   }
