@@ -32,7 +32,7 @@ void Backend::run(std::span<const Step> steps) {
       for (const Operand& operand : *operands)
         if (operand.storage && std::ranges::find(storages, operand.storage) == storages.end())
           storages.push_back(operand.storage);
-  const std::unique_ptr<Prepared> prepared = prepare(steps, storages);
+  const std::unique_ptr<Prepared> prepared = prepare(steps, storages, false);
   run(*prepared, with_scratch(*prepared, std::move(storages)), {});
 }
 

@@ -102,10 +102,10 @@ class Backend {
   virtual std::unique_ptr<PendingRead> read_later(const StoragePtr& from, uint64_t offset, uint64_t bytes);
   virtual void synchronize() = 0;
 
-  /// `storages`: all that the steps use, each once. Throws ErrorKind::unsupported for a kernel or dtype that
-  /// the device does not have.
-  virtual std::unique_ptr<Prepared> prepare(std::span<const Step> steps,
-                                            std::span<const StoragePtr> storages) = 0;
+  /// `storages`: all that the steps use, each once. `often`: they will run so often that kernels made for
+  /// them alone pay. Throws ErrorKind::unsupported for a kernel or dtype that the device does not have.
+  virtual std::unique_ptr<Prepared> prepare(std::span<const Step> steps, std::span<const StoragePtr> storages,
+                                            bool often) = 0;
 
   /// Runs the steps in order, on these storages and with these values of the programs' constants. Behind the
   /// storages of prepare() come those of Prepared::scratch.

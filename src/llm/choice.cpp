@@ -10,6 +10,7 @@ namespace weft::llm {
 namespace {
 
 constexpr int64_t kMaxTopK = 256;  // whose candidates are compared each with each
+constexpr int64_t kPart = 32;      // logits whose maximum the product that makes them finds on its way
 constexpr float kNever = 1e30F;    // kernels compare with infinities as they please
 
 /// Of each row, the token in whose part of the weights (n, candidates) `share` (n, 1) lies, in the order of
@@ -42,8 +43,16 @@ std::array<float, Choice::kSettings> Choice::settings() const {
 }
 
 Array likeliest(const Array& logits) {
-  const Array best = argmax(logits, -1, true), value = gather(logits, best, -1);
-  return reshape(where(eq(value, value), best, scalar_like(best, -1)), {-1});
+  const int64_t rows = logits.shape(0), n = logits.shape(-1);
+  Array part = reshape(logits, {rows, n}), first;
+  if (n % kPart == 0) {
+    const Array parts = reshape(logits, {rows, n / kPart, kPart}), best = argmax(max(parts, {-1}), -1, true);
+    part = reshape(gather(parts, expand(unsqueeze(best, -1), {rows, 1, kPart}), 1), {rows, kPart});
+    first = best * kPart;
+  }
+  const Array place = argmax(part, -1, true), value = max(part, {-1}, true),
+              id = first ? first + place : place;
+  return reshape(where(eq(value, value), id, scalar_like(id, -1)), {-1});
 }
 
 Array choose(int64_t top_k, const Array& logits, const Array& share, const Array& settings) {

@@ -83,7 +83,7 @@ class Recording {
       if (!y.node()->ready()) lazy.push_back(y);
     if (!lazy.empty()) device_ = lazy[0].device();
     Graph graph(lazy);
-    plan_ = plan_for(device_, graph);
+    plan_ = plan_for(device_, graph, true);
     constants_ = graph.constants;
     storages_ = graph.storages;
     for (StoragePtr& storage : storages_) {

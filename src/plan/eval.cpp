@@ -20,11 +20,12 @@ std::atomic<uint64_t> evals = 0, plans_built = 0, plans_reused = 0, steps_run = 
 /// Plans by the structure of their graphs, for each backend its own. The ones least used lately make room.
 class PlanCache {
  public:
-  std::shared_ptr<Plan> find(const Device& device, const Graph& graph) {
+  std::shared_ptr<Plan> find(const Device& device, const Graph& graph, bool often) {
     const std::scoped_lock lock(mutex_);
     std::string key(graph.key);
     const auto* backend = &device.backend();
     key.append(reinterpret_cast<const char*>(&backend), sizeof backend);
+    key += often ? '+' : '-';
     if (const auto found = entries_.find(key); found != entries_.end()) {
       if (found->second.backend.lock() == device.shared_backend()) {
         found->second.last_use = ++clock_;
@@ -33,7 +34,7 @@ class PlanCache {
       }
       entries_.erase(found);  // of a backend that is gone, at the same address
     }
-    auto plan = std::make_shared<Plan>(graph, *backend);
+    auto plan = std::make_shared<Plan>(graph, *backend, often);
     ++plans_built;
     if (entries_.size() >= kMaxPlans)
       entries_.erase(std::ranges::min_element(entries_, {}, [](const auto& e) { return e.second.last_use; }));
@@ -56,7 +57,7 @@ class PlanCache {
 void eval_on(const Device& device, std::span<const Array> arrays) {
   Graph graph(arrays);
   if (graph.steps.empty()) return;
-  const std::shared_ptr<Plan> plan = plan_for(device, graph);
+  const std::shared_ptr<Plan> plan = plan_for(device, graph, false);
   Plan::Memory memory;
   const std::vector<StoragePtr> storages = run_plan(*plan, device, graph.storages, graph.constants, memory);
 
@@ -78,9 +79,9 @@ EvalCounters eval_counters() {
   return {.evals = evals, .plans_built = plans_built, .plans_reused = plans_reused, .steps = steps_run};
 }
 
-std::shared_ptr<Plan> plan_for(const Device& device, const Graph& graph) {
+std::shared_ptr<Plan> plan_for(const Device& device, const Graph& graph, bool often) {
   static PlanCache cache;
-  return cache.find(device, graph);
+  return cache.find(device, graph, often);
 }
 
 std::vector<StoragePtr> run_plan(Plan& plan, const Device& device, std::vector<StoragePtr> leaves,

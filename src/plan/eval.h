@@ -18,8 +18,9 @@ struct EvalCounters {
 };
 EvalCounters eval_counters();
 
-/// The plan for graphs of this structure on a device, made now or kept from before.
-std::shared_ptr<Plan> plan_for(const Device& device, const Graph& graph);
+/// The plan for graphs of this structure on a device, made now or kept from before. `often`:
+/// Backend::prepare().
+std::shared_ptr<Plan> plan_for(const Device& device, const Graph& graph, bool often);
 
 /// Plan::run, counted.
 std::vector<StoragePtr> run_plan(Plan& plan, const Device& device, std::vector<StoragePtr> leaves,

@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "array/layout.h"
+#include "backend/fold_rows.h"
+#include "ops/op.h"
 
 namespace weft {
 namespace {
@@ -52,6 +54,19 @@ bool is_row_sum(const Plan::Step& step, int64_t rows) {
   const Layout& in = step.inputs[0].layout;
   return in.shape.size() == 2 && in.shape[0] == rows && in.is_contiguous() &&
          step.attrs.list("dims") == std::vector<int64_t>{1};
+}
+
+/// A fold alone, which has a kernel of its own, as a program over rows.
+Plan::Step with_program(Plan::Step step) {
+  if (!step.kernel.starts_with("reduce_") || step.inputs[0].dtype != DType::f32) return step;
+  const Fold fold = find_op(step.kernel).fold;
+  if (fold == Fold::none) return step;
+  FoldRows rows(step.inputs[0].layout, DType::f32, step.outputs[0].dtype, fold, step.attrs.list("dims"));
+  step.kernel = "rows";
+  step.inputs[0].layout = std::move(rows.input);
+  step.outputs[0].layout = std::move(rows.output);
+  step.program = std::move(rows.program);
+  return step;
 }
 
 /// For each place of a layout's shape, in order, where it is in storage.
@@ -281,7 +296,7 @@ class Joiner {
     Joined made(steps_[s], rows, width, locality_);
     Touched passed;
     for (size_t next = s + 1; next < std::min(steps_.size(), s + kAhead) && taken.size() < most; ++next) {
-      if (passed.lets_pass(steps_[next]) && made.take(steps_[next]))
+      if (passed.lets_pass(steps_[next]) && made.take(with_program(steps_[next])))
         taken.push_back(next);
       else
         passed.add(steps_[next]);

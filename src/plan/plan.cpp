@@ -136,7 +136,8 @@ void Plan::Step::each_operand(const std::function<void(Operand&, bool is_output)
   for (Step& step : after) step.each_operand(visit);
 }
 
-Plan::Plan(const Graph& graph, const Backend& backend) : leaves_(graph.storages.size()) {
+Plan::Plan(const Graph& graph, const Backend& backend, bool often)
+    : leaves_(graph.storages.size()), often_(often) {
   Scheduler scheduler(graph);
   steps_ = std::move(scheduler.steps);
   if (backend.joined_rows() > 0) {
@@ -245,7 +246,7 @@ std::vector<StoragePtr> Plan::run(Backend& backend, std::vector<StoragePtr> stor
     storages.push_back(*free);
   };
   for (uint64_t bytes : sizes_) add(bytes, "array");
-  if (!prepared_) prepared_ = backend.prepare(bound(steps_, storages), storages);
+  if (!prepared_) prepared_ = backend.prepare(bound(steps_, storages), storages, often_);
   for (uint64_t bytes : prepared_->scratch) add(bytes, "scratch");
   if (!steps_.empty()) backend.run(*prepared_, storages, constants);
   return storages;

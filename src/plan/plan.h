@@ -45,7 +45,8 @@ class Plan {
   /// left alone.
   using Memory = std::vector<std::vector<StoragePtr>>;
 
-  Plan(const Graph& graph, const Backend& backend);
+  /// `often`: Backend::prepare().
+  Plan(const Graph& graph, const Backend& backend, bool often);
 
   /// Runs it on the storages and constants of a graph of the same structure; returns all storages. The values
   /// of the wanted steps' outputs, in order.
@@ -59,6 +60,7 @@ class Plan {
   void share_memory();
 
   size_t leaves_ = 0;  ///< storages that are given
+  bool often_ = false;
   std::vector<Step> steps_;
   std::vector<uint64_t> sizes_;  ///< bytes of the storages that are allocated
   std::vector<Result> results_;

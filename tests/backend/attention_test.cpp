@@ -98,7 +98,7 @@ class Run {
         test::KernelCall({find_op("attention"), forward, attrs_, device_}),
         test::KernelCall({find_op("attention_backward"), backward, attrs_, device_})};
     for (const test::KernelCall& call : calls)
-      device_.backend().prepare(std::span(&call.step, 1), call.storages());
+      device_.backend().prepare(std::span(&call.step, 1), call.storages(), false);
   }
 
  private:

@@ -117,7 +117,7 @@ class Run {
     // Twice: what a run counts with, it must leave as it was.
     Backend& backend = device_.backend();
     std::vector<StoragePtr> storages = kernel.storages();
-    const auto prepared = backend.prepare(std::span(&kernel.step, 1), storages);
+    const auto prepared = backend.prepare(std::span(&kernel.step, 1), storages, false);
     storages = backend.with_scratch(*prepared, std::move(storages));
     backend.run(*prepared, storages, {});
     const StoragePtr& out = kernel.step.outputs[0].storage;
@@ -129,7 +129,7 @@ class Run {
   void tune(WebgpuBackend& backend) const {
     const test::KernelCall kernel({find_op("cached_attention"), inputs_, attrs_, device_});
     const std::vector<StoragePtr> storages = kernel.storages();
-    backend.prepare(std::span(&kernel.step, 1), storages);
+    backend.prepare(std::span(&kernel.step, 1), storages, false);
     std::vector<webgpu::Asked> asked = backend.asked();
     REQUIRE(asked.size() == 1);
     webgpu::Question& question = asked[0].question;

@@ -15,7 +15,7 @@ namespace {
 std::string fused_differs(const test::Program& program, const Device& device) {
   try {
     return test::difference(program, test::run_program(program, device),
-                            test::run_program(program, device, true));
+                            test::run_program(program, device, test::Running::apart));
   } catch (const std::exception& e) {
     return e.what();
   }
@@ -24,6 +24,15 @@ std::string fused_differs(const test::Program& program, const Device& device) {
 std::string device_differs(const test::Program& program, const Device& device) {
   try {
     return test::difference(program, test::run_program(program, device),
+                            test::run_program(program, Device()));
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+std::string recorded_differs(const test::Program& program, const Device& device) {
+  try {
+    return test::difference(program, test::run_program(program, device, test::Running::recorded),
                             test::run_program(program, Device()));
   } catch (const std::exception& e) {
     return e.what();
@@ -73,6 +82,17 @@ TEST_SUITE("gpu fuzz") {
     test::on_every_gpu([&](const test::TestGpu& gpu) {
       fuzz(first, count, Device(std::make_shared<WebgpuBackend>(gpu.open())), device_differs);
       first += count;
+    });
+  }
+
+  TEST_CASE("recorded programs, whose small kernels become one, compute the same") {
+    uint64_t first = 10'000, count = 1;  // each compiles kernels of its own
+    seeds(first, count);
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      for (const bool software : {true, false}) {
+        fuzz(first, count, Device(std::make_shared<WebgpuBackend>(gpu.open(), software)), recorded_differs);
+        first += count;
+      }
     });
   }
 }

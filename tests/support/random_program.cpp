@@ -10,6 +10,7 @@
 
 #include "array/element.h"
 #include "ops/shorthand.h"
+#include "weft/compile.h"
 
 namespace weft::test {
 namespace {
@@ -474,10 +475,23 @@ std::string to_string(const Program& program) {
   return text;
 }
 
-std::vector<HostTensor> run_program(const Program& program, const Device& device, bool each) {
+namespace {
+
+std::vector<Array> results_of(const Program& program, const Device& device, bool each) {
   const std::vector<Array> arrays = build(program, device, each);
   std::vector<Array> results;
   for (size_t i : program.results()) results.push_back(arrays[i]);
+  return results;
+}
+
+}  // namespace
+
+std::vector<HostTensor> run_program(const Program& program, const Device& device, Running how) {
+  std::vector<Array> results;
+  if (how == Running::recorded)
+    results = compile([&](const std::vector<Array>&) { return results_of(program, device, false); })({});
+  else
+    results = results_of(program, device, how == Running::apart);
   eval(results);
   std::vector<HostTensor> values;
   for (const Array& result : results) values.push_back(result.to_host());

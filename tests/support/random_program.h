@@ -35,9 +35,12 @@ Program random_program(uint64_t seed);
 /// One line per node.
 std::string to_string(const Program& program);
 
-/// The values of results(). `each`: every node is evaluated on its own, as soon as it is made, so that
-/// nothing fuses; else all results together.
-std::vector<HostTensor> run_program(const Program& program, const Device& device, bool each = false);
+/// All results together, or recorded, or every node on its own, as soon as it is made, so that nothing fuses.
+enum class Running { together, recorded, apart };
+
+/// The values of results().
+std::vector<HostTensor> run_program(const Program& program, const Device& device,
+                                    Running how = Running::together);
 
 /// Where two runs of a program differ: "" or a line that says which node, where and by how much.
 std::string difference(const Program& program, const std::vector<HostTensor>& got,

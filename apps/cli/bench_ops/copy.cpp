@@ -13,7 +13,7 @@ Copy::Copy(Backend& backend, bool large)
   const Step step{.kernel = "copy",
                   .inputs = {{storages_[0], DType::f32, words}},
                   .outputs = {{storages_[1], DType::f32, words}}};
-  kernel_ = backend.prepare(std::span(&step, 1), storages_);
+  kernel_ = backend.prepare(std::span(&step, 1), storages_, true);
   const double driver = speed();
   by_kernel_ = true;
   by_kernel_ = speed() > driver;

@@ -111,7 +111,7 @@ void run_with_epilogue(ThreadPool& pool, const CpuPrepared::Item& item) {
 }  // namespace
 
 std::unique_ptr<Prepared> CpuBackend::prepare(std::span<const Step> steps,
-                                              std::span<const StoragePtr> storages) {
+                                              std::span<const StoragePtr> storages, bool /*often*/) {
   static const Attrs none;
   std::unordered_map<const Storage*, int> numbers;
   for (const StoragePtr& storage : storages)

@@ -32,8 +32,8 @@ class CpuBackend : public Backend {
   void copy(const StoragePtr& from, uint64_t from_offset, const StoragePtr& to, uint64_t to_offset,
             uint64_t bytes) override;
   void synchronize() override {}
-  std::unique_ptr<Prepared> prepare(std::span<const Step> steps,
-                                    std::span<const StoragePtr> storages) override;
+  std::unique_ptr<Prepared> prepare(std::span<const Step> steps, std::span<const StoragePtr> storages,
+                                    bool often) override;
   using Backend::run;
   void run(Prepared& prepared, std::span<const StoragePtr> storages,
            std::span<const double> constants) override;

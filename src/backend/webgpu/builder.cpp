@@ -4,6 +4,7 @@
 #include <bit>
 #include <set>
 
+#include "backend/webgpu/small.h"
 #include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 
@@ -331,17 +332,21 @@ void Builder::map(Context& context, DType dtype, int64_t count, const gpu::Buffe
 }
 
 void Builder::groups(Context& context, int64_t groups, int threads, std::string_view body) {
+  if (groups == 0) return;
+  groups_ = groups, threads_ = threads, body_ = body;
+  if (context.small)
+    context.small->add(*this);
+  else
+    dispatch(context);
+}
+
+void Builder::dispatch(Context& context) {
   code += fmt::format(
       "@compute @workgroup_size({})\nfn main(@builtin(workgroup_id) group: vec3<u32>, "
       "@builtin(num_workgroups) grid: vec3<u32>,\n"
       "        @builtin(local_invocation_index) thread: u32) {{\n"
       "  let index = group.y * grid.x + group.x;\n  if (index >= {}) {{ return; }}\n{}}}\n",
-      threads, number(groups), body);
-  dispatch(context, groups);
-}
-
-void Builder::dispatch(Context& context, int64_t groups) {
-  if (groups == 0) return;
+      threads_, number(groups_), body_);
   std::string text = loaders_ + code;
   if (lockstep) text = gpu::replace_all(text, "workgroupBarrier();", "");
   text += needed_prelude(text);
@@ -368,8 +373,8 @@ void Builder::dispatch(Context& context, int64_t groups) {
     head += "}\n";
   }
   const uint32_t limit = 65535;
-  const auto rows = static_cast<uint32_t>((groups + limit - 1) / limit);
-  const auto columns = static_cast<uint32_t>((groups + rows - 1) / rows);
+  const auto rows = static_cast<uint32_t>((groups_ + limit - 1) / limit);
+  const auto columns = static_cast<uint32_t>((groups_ + rows - 1) / rows);
   const gpu::Kernel kernel =
       context.device.kernel_later({.name = name_, .wgsl = head + text, .constants = settings});
   context.dispatch(kernel, bindings_, {columns, rows, 1}, std::move(numbers));

@@ -34,6 +34,9 @@ class Builder {
   explicit Builder(std::string_view name);
   /// Numbers become part of the text, for kernels that are made for a few shapes anyway.
   bool literal = false;
+  /// Elements that the kernel is about, where each costs little: with few of them it may become a part of
+  /// another kernel (small.h). 0: it does not.
+  int64_t elements = 0;
   /// A workgroup is a subgroup whose lanes are in step (Features::lockstep): barriers are left out.
   bool lockstep = false;
 
@@ -67,9 +70,12 @@ class Builder {
   void groups(Context& context, int64_t groups, int threads, std::string_view body);
 
  private:
-  void dispatch(Context& context, int64_t groups);
+  friend class SmallKernels;
+  void dispatch(Context& context);
 
-  std::string name_, loaders_;
+  std::string name_, loaders_, body_;  ///< body_: of main
+  int64_t groups_ = 0;
+  int threads_ = 0;
   std::vector<uint32_t> numbers_;
   std::vector<ConstantWord> constants_;
   std::vector<gpu::Binding> bindings_;

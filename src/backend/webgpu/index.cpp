@@ -36,6 +36,7 @@ void gather_from(Context& context, const Operand& x, const Operand& indices, con
                       builder.number(scalar ? 1 : x.layout.shape[dim]));
   const std::string stride = builder.number(scalar ? 0 : x.layout.strides[dim]);
   builder.code = body + "  return Result(" + builder.bits(x, "at0 + place * " + stride) + ");\n}\n";
+  builder.elements = element_count(out.layout.shape);
   builder.map(context, std::span(&out, 1));
 }
 
@@ -184,6 +185,7 @@ void put_rows(Context& context, const Step& step) {
   if (elements == 0) return;
   Builder builder("put_rows");
   declare_put(builder, step, "");
+  builder.elements = elements;
   const int64_t count = elements / static_cast<int64_t>(4 / size_of(step.outputs[0].dtype));
   builder.groups(
       context, (count + 63) / 64, 64,

@@ -318,12 +318,28 @@ void activation_codes(Context& context, const Step& step) {
   const int64_t blocks = element_count(step.inputs[0].layout.shape) / 32;
   if (blocks == 0) return;
   Builder builder("activation_codes");
+  builder.elements = 32 * blocks;
   const Operand x = without_gaps(context, step.inputs[0], 4);
-  builder.code = fmt::format("fn x4(i: u32) -> vec4<f32> {{ return bitcast<vec4<f32>>({}[i + {}]); }}\n",
-                             builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
+  const int width = context.is_small(builder.elements) ? 1 : 4;
+  const std::string from = builder.read(buffer_of(x), width),
+                    to = builder.write(buffer_of(step.outputs[0]), width),
+                    first = builder.number(x.layout.offset / 4);
+  if (width == 4) {
+    builder.code = fmt::format(
+        "fn words4(i: u32) -> vec4<u32> {{ return {}[i]; }}\n"
+        "fn store4(i: u32, four: vec4<u32>) {{ {}[i] = four; }}\n",
+        from, to);
+  } else {
+    builder.code = fmt::format(
+        "fn words4(i: u32) -> vec4<u32> {{\n"
+        "  return vec4<u32>({0}[4u * i], {0}[4u * i + 1u], {0}[4u * i + 2u], {0}[4u * i + 3u]);\n}}\n"
+        "fn store4(i: u32, four: vec4<u32>) {{\n"
+        "  for (var k = 0u; k < 4u; k++) {{ {1}[4u * i + k] = four[k]; }}\n}}\n",
+        from, to);
+  }
+  builder.code +=
+      fmt::format("fn x4(i: u32) -> vec4<f32> {{ return bitcast<vec4<f32>>(words4(i + {})); }}\n", first);
   builder.code += number_function("all_blocks", builder.number(blocks));
-  builder.code += fmt::format("fn store4(at: u32, four: vec4<u32>) {{ {}[at] = four; }}\n",
-                              builder.write(buffer_of(step.outputs[0]), 4));
   builder.code += codes_constants(step.attrs->integer("bits"));
   builder.code += embedded::webgpu_kernels("codes");
   builder.code += embedded::webgpu_kernels("activation_codes");

@@ -173,6 +173,7 @@ void dequantize(Context& context, const Step& step) {
   builder.code +=
       fmt::format("fn element(i: u32) -> Result {{ return Result(value(i / {0}u * {1}u, i % {0}u)); }}\n",
                   block.block_elements, block.block_bytes);
+  builder.elements = element_count(step.outputs[0].layout.shape);
   builder.map(context, step.outputs);
 }
 

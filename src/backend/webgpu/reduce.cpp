@@ -4,6 +4,7 @@
 //   pieces:  many workgroups per output         into states in scratch memory, which a second dispatch folds
 #include <algorithm>
 
+#include "backend/fold_rows.h"
 #include "backend/webgpu/builder.h"
 #include "base/error.h"
 
@@ -149,6 +150,7 @@ void by_thread(Context& context, const Plan& plan) {
       rule_text(plan) + fold_text(builder, plan) + base_text(builder, plan) +
       fmt::format("fn element(i: u32) -> Result {{ return Result(result(fold(base_of(i), 0u, {}, 1u))); }}\n",
                   builder.number(plan.length));
+  builder.elements = plan.outputs * plan.length;
   builder.map(context, std::span(&plan.out, 1));
 }
 
@@ -164,6 +166,7 @@ void by_group(Context& context, const Plan& plan) {
       fmt::format("fold(base_of(i), thread, {}, {}u)", builder.number(plan.length), plan.threads);
   const std::string body = word_body(builder, plan, fold);
   builder.lockstep = plan.lockstep;
+  builder.elements = plan.outputs * plan.length;
   builder.groups(context, words(plan), static_cast<int>(plan.threads), body);
 }
 
@@ -205,6 +208,7 @@ void by_pieces(Context& context, const Plan& plan, int64_t pieces) {
       n, plan.threads);
   const std::string body = word_body(builder, plan, "fold(i, thread)");
   builder.lockstep = plan.lockstep;
+  builder.elements = plan.outputs * pieces;
   builder.groups(context, words(plan), static_cast<int>(plan.threads), body);
 }
 
@@ -225,26 +229,11 @@ Fold fold_of(Rule rule) {
 
 /// A fold of floats as a program over rows, which has more forms.
 void as_rows(Context& context, const Plan& plan, std::span<const int64_t> dims) {
-  const Layout& x = plan.x.layout;
-  std::vector<int64_t> order;
-  for (size_t d = 0; d < x.shape.size(); ++d)
-    if (std::ranges::find(dims, static_cast<int64_t>(d)) == dims.end())
-      order.push_back(static_cast<int64_t>(d));
-  const size_t kept = order.size();
-  order.insert(order.end(), dims.begin(), dims.end());
-  const Layout input = x.permuted(order);
-  Layout output =
-      Layout::contiguous(Shape(input.shape.begin(), input.shape.begin() + static_cast<int64_t>(kept)));
-  output.shape = input.shape;
-  output.strides.resize(input.shape.size(), 0);
-  const ElementwiseProgram program{.loads = {plan.x.dtype},
-                                   .instructions = {{.dtype = plan.out.dtype, .fold = fold_of(plan.rule)}},
-                                   .stores = {1},
-                                   .row_dims = dims.size()};
+  const FoldRows fold(plan.x.layout, plan.x.dtype, plan.out.dtype, fold_of(plan.rule), dims);
   rows(context, {.kernel = "rows",
-                 .inputs = {{plan.x.storage, plan.x.dtype, input}},
-                 .outputs = {{plan.out.storage, plan.out.dtype, output}},
-                 .program = &program});
+                 .inputs = {{plan.x.storage, plan.x.dtype, fold.input}},
+                 .outputs = {{plan.out.storage, plan.out.dtype, fold.output}},
+                 .program = &fold.program});
 }
 
 }  // namespace
@@ -277,14 +266,15 @@ void reduce(Context& context, const Step& step) {
   // Columns: neighbouring outputs read neighbouring elements, so threads of their own are fine.
   const bool columns =
       !plan.kept.dims.empty() && plan.kept.dims.back().strides[0] == 1 && plan.kept.dims.back().size >= 32;
-  plan.lockstep = context.software && context.device.features().lockstep;
+  const bool small = context.is_small(plan.outputs * plan.length);
+  plan.lockstep = context.software && !small && context.device.features().lockstep;
   if (plan.lockstep) plan.threads = context.device.features().subgroup_min;
   const int64_t most = plan.lockstep ? 32 : 512;  // workgroups that keep a device busy
   const int64_t pieces =
       std::min<int64_t>(plan.length / (4 * plan.threads), std::max<int64_t>(1, most / plan.outputs));
   if (plan.length <= 64 || (columns && plan.outputs >= 8192))
     by_thread(context, plan);
-  else if (pieces > 1)
+  else if (pieces > 1 && !small)
     by_pieces(context, plan, pieces);
   else
     by_group(context, plan);

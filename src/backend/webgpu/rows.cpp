@@ -49,6 +49,7 @@ class Writer {
     }
     element_pass(outputs);
     store_rows(outputs);
+    builder_.elements = rows_ * length_;
     const int64_t per_group = kThreads / lanes_;
     builder_.groups(context, (rows_ + per_group - 1) / per_group, kThreads, body_);
   }
@@ -86,6 +87,7 @@ class Writer {
     }
     row_registers(1);
     store_rows(outputs);
+    builder_.elements = rows_ * count;
     const int64_t per_group = kThreads / lanes_;
     builder_.groups(context, (rows_ + per_group - 1) / per_group, kThreads, body_);
   }
@@ -348,16 +350,17 @@ namespace {
 /// Rows of any layout.
 void rows_by_elements(Context& context, const Step& step, const Writer& shape,
                       std::span<const Operand> outputs) {
+  const bool small = context.is_small(shape.rows() * shape.length());
   const int64_t pieces =
       std::min(shape.length() / (4 * kThreads), std::max<int64_t>(1, kPieces / shape.rows()));
-  if (shape.one_pass() && pieces > 1 && !(shape.columns() && shape.rows() >= 8192)) {
+  if (!small && shape.one_pass() && pieces > 1 && !(shape.columns() && shape.rows() >= 8192)) {
     const size_t folds = step.program->instructions.size();
     const gpu::Buffer partial =
         context.scratch(shape.rows() * pieces * static_cast<int64_t>(folds), "partial");
     Writer(context, step, kThreads).pieces(context, pieces, partial);
     join_pieces(context, step, pieces, partial, outputs);
   } else {
-    const bool alone = shape.length() <= 16 || (shape.columns() && shape.rows() >= 4096);
+    const bool alone = shape.length() <= (small ? 32 : 16) || (shape.columns() && shape.rows() >= 4096);
     const int64_t lanes =
         alone ? 1
               : std::clamp<int64_t>(
@@ -384,8 +387,8 @@ void rows(Context& context, const Step& step) {
                                             word_type(out.dtype), Layout::contiguous({count})});
   }
 
-  if (context.software || !rows_by_vectors(context, step, outputs))
-    rows_by_elements(context, step, shape, outputs);
+  const bool general = context.software || context.is_small(shape.rows() * shape.length());
+  if (general || !rows_by_vectors(context, step, outputs)) rows_by_elements(context, step, shape, outputs);
   for (size_t k = 0; k < outputs.size(); ++k)
     if (outputs[k].storage != step.outputs[k].storage)
       convert_all(context, outputs[k], step.outputs[k].dtype, buffer_of(step.outputs[k]));

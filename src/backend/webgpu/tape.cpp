@@ -44,16 +44,20 @@ Way Context::choose(Question question) {
   return way;
 }
 
+int Context::place_of(const gpu::Buffer& buffer) const {
+  const auto found = places_.find(buffer.state().get());
+  return found == places_.end() ? -1 : found->second;
+}
+
 void Context::dispatch(const gpu::Kernel& kernel, std::span<const gpu::Binding> bindings, gpu::Grid grid,
                        Tape::Dispatch numbers) {
   numbers.kernel = kernel;
   numbers.grid = grid;
   for (const gpu::Binding& b : bindings) {
-    const auto place = places_.find(b.buffer.state().get());
+    const int place = place_of(b.buffer);
     const bool whole = b.offset == 0 && (b.size == 0 || b.size == b.buffer.size());
-    const bool given = place != places_.end();
-    numbers.bindings.push_back({.buffer = given ? place->second : -1,
-                                .fixed = given ? gpu::Buffer() : b.buffer,
+    numbers.bindings.push_back({.buffer = place,
+                                .fixed = place < 0 ? b.buffer : gpu::Buffer(),
                                 .offset = b.offset,
                                 .size = whole ? 0 : b.size});
   }

@@ -57,6 +57,8 @@ struct Tape : Prepared {
   std::vector<Bound> bound_;  ///< the last one used at the end
 };
 
+class SmallKernels;  // small.h
+
 /// Where steps are recorded: kernels see real buffers, the tape remembers which place each has.
 class Context {
  public:
@@ -70,6 +72,13 @@ class Context {
   gpu::Buffer scratch(int64_t words, std::string_view label);
   void next_step() { used_ = 0, ++step_; }
 
+  /// Whether a kernel of so many elements is to be one that others can be put together with.
+  bool is_small(int64_t elements) const {
+    constexpr int64_t kMost = 8192;  // a row of activations of the largest models
+    return small && elements <= kMost;
+  }
+  SmallKernels* small = nullptr;  ///< where those go; null: nowhere
+
   /// How a kernel is to be run.
   Way choose(Question question);
   const Tuning* tuning = nullptr;
@@ -77,6 +86,9 @@ class Context {
 
   void dispatch(const gpu::Kernel& kernel, std::span<const gpu::Binding> bindings, gpu::Grid grid,
                 Tape::Dispatch numbers);
+
+  /// Which of the buffers given to replay() this one stands for; -1: none.
+  int place_of(const gpu::Buffer& buffer) const;
 
  private:
   Tape& tape_;

@@ -164,7 +164,9 @@ void map_bits(Context& context, Builder& builder, std::span<const Operand> input
   // Outputs are contiguous: their order is that of the index.
   const Walk all = walk(outputs[0].layout.shape, layouts);
   builder.code = result_struct(outputs.size()) + builder.code;
-  if (const int64_t count = neighbours(context, all, inputs, outputs))
+  builder.elements = all.count();
+  const bool small = context.is_small(all.count());
+  if (const int64_t count = small ? 0 : neighbours(context, all, inputs, outputs))
     return map_vectors(context, builder, all, count, inputs, outputs);
 
   std::string arguments;

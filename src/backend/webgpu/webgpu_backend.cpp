@@ -4,6 +4,7 @@
 
 #include "backend/webgpu/matmul.h"
 #include "backend/webgpu/qmatmul.h"
+#include "backend/webgpu/small.h"
 #include "backend/webgpu/tape.h"
 #include "base/env.h"
 #include "base/error.h"
@@ -97,17 +98,20 @@ void WebgpuBackend::synchronize() {
 }
 
 std::unique_ptr<Prepared> WebgpuBackend::prepare(std::span<const Step> steps,
-                                                 std::span<const StoragePtr> storages) {
+                                                 std::span<const StoragePtr> storages, bool often) {
   const std::vector<const gpu::Buffer*> buffers = buffers_of(storages);
   const auto recorded = [&] {
     auto tape = std::make_unique<webgpu::Tape>();
     webgpu::Context context(device_, *tape, buffers);
     context.software = software_;
     context.tuning = &tuning_;
+    webgpu::SmallKernels small(context);
+    if (often) context.small = &small;
     for (const Step& step : steps) {
       context.next_step();
       webgpu::record(context, step);
     }
+    small.finish();
     asked_ = std::move(context.asked);
     return tape;
   };

@@ -36,8 +36,8 @@ class WebgpuBackend : public Backend {
             uint64_t bytes) override;
   std::unique_ptr<PendingRead> read_later(const StoragePtr& from, uint64_t offset, uint64_t bytes) override;
   void synchronize() override;
-  std::unique_ptr<Prepared> prepare(std::span<const Step> steps,
-                                    std::span<const StoragePtr> storages) override;
+  std::unique_ptr<Prepared> prepare(std::span<const Step> steps, std::span<const StoragePtr> storages,
+                                    bool often) override;
   using Backend::run;
   void run(Prepared& prepared, std::span<const StoragePtr> storages,
            std::span<const double> constants) override;
