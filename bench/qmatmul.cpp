@@ -75,7 +75,7 @@ double measure(Backend& backend, const std::vector<Step>& steps, double limit) {
     std::ranges::for_each(step.inputs, use);
     std::ranges::for_each(step.outputs, use);
   }
-  const std::unique_ptr<Prepared> prepared = backend.prepare(steps, storages);
+  const std::unique_ptr<Prepared> prepared = backend.prepare(steps, storages, false);
   storages = backend.with_scratch(*prepared, std::move(storages));
   return median_seconds(limit,
                         [&] {
