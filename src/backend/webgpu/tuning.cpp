@@ -62,7 +62,6 @@ class Trial {
   void prepare() {
     for (uint64_t bytes : tape_.scratch) scratch_.push_back(device_.alloc(bytes, "tuning"));
     for (const gpu::Buffer& buffer : scratch_) buffers_.push_back(&buffer);
-    series_ = &tape_.on(device_, buffers_);
     run(1);
   }
   void time() {
@@ -75,7 +74,8 @@ class Trial {
     device_.synchronize();
     const auto begin = std::chrono::steady_clock::now();
     gpu::Recorder recorder(device_, "tuning");
-    for (int i = 0; i < times; ++i) recorder.dispatch(*series_, 0, series_->size());
+    const gpu::Series& series = tape_.on(device_, buffers_);  // other trials' memory may have come and gone
+    for (int i = 0; i < times; ++i) recorder.dispatch(series, 0, series.size());
     recorder.submit();
     device_.synchronize();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -86,7 +86,6 @@ class Trial {
   Tape tape_;
   std::vector<gpu::Buffer> scratch_;
   std::vector<const gpu::Buffer*> buffers_;
-  const gpu::Series* series_ = nullptr;
   int times_ = 0;
   double least_ = std::numeric_limits<double>::infinity();
 };

@@ -136,9 +136,10 @@ void WebgpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages
   }
   const bool alone = !recorder_;
   as_one([&] {
-    const gpu::Series& series = tape.on(device_, buffers_of(storages));
-    const size_t all = series.size();
-    for (size_t first = 0; first < all; first += kMostAtOnce) {
+    const std::vector<const gpu::Buffer*> buffers = buffers_of(storages);
+    for (size_t first = 0, all = 1; first < all; first += kMostAtOnce) {
+      const gpu::Series& series = tape.on(device_, buffers);  // a submit lets go of memory
+      all = series.size();
       recorder_->dispatch(series, first, std::min(kMostAtOnce, all - first));
       if (alone) submit();
     }
