@@ -29,15 +29,6 @@ void declare_tiles(Builder& builder, const Step& product, int64_t rows, size_t f
   }
 }
 
-/// Statements that fold a variable over so many neighbours, each of which has the result.
-std::string shuffled(Fold fold, std::string_view name, int64_t lanes) {
-  std::string text;
-  for (int64_t step = lanes / 2; step > 0; step /= 2)
-    text += fmt::format("  {} = {};\n", name,
-                        joined(fold, name, fmt::format("subgroupShuffleXor({}, {}u)", name, step)));
-  return text;
-}
-
 /// From an element of the output of an elementwise step to those of its inputs.
 Walk walk_of(const Step& step) {
   std::vector<const Layout*> layouts;

@@ -9,6 +9,7 @@
 #include "backend/webgpu/interleaved.h"
 #include "backend/webgpu/join.h"
 #include "backend/webgpu/matmul.h"
+#include "backend/webgpu/rows.h"
 #include "backend/webgpu/webgpu_backend.h"
 
 namespace weft::embedded {
@@ -103,12 +104,8 @@ std::string_view vectors_text(const QuantForm& form) {
 std::string total_function(const QuantForm& form) {
   std::string text = "fn total(x: f32, thread: u32) -> f32 {\n";
   if (form.lanes == 1) return text + "  return x;\n}\n";
-  if (form.subgroups) {
-    text += "  var sum = x;\n";
-    for (int64_t step = form.lanes / 2; step > 0; step /= 2)
-      text += fmt::format("  sum += subgroupShuffleXor(sum, {}u);\n", step);
-    return text + "  return sum;\n}\n";
-  }
+  if (form.subgroups)
+    return text + "  var sum = x;\n" + shuffled(Fold::sum, "sum", form.lanes) + "  return sum;\n}\n";
   return "var<workgroup> terms: array<f32, THREADS>;\n" + text +
          "  terms[thread] = x;\n  workgroupBarrier();\n"
          "  for (var step = LANES / 2u; step > 0u; step /= 2u) {\n"

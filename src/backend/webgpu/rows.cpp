@@ -313,6 +313,14 @@ std::string joined(Fold fold, std::string_view a, std::string_view b) {
   }
 }
 
+std::string shuffled(Fold fold, std::string_view name, int64_t lanes) {
+  std::string text;
+  for (int64_t step = lanes / 2; step > 0; step /= 2)
+    text += fmt::format("  {} = {};\n", name,
+                        joined(fold, name, fmt::format("subgroupShuffleXor({}, {}u)", name, step)));
+  return text;
+}
+
 std::string tree(Builder& builder, Fold fold, int64_t lanes, int64_t threads, std::string_view own) {
   const std::string name = fmt::format("tree_{}", name_of_fold(fold));
   if (builder.code.find("fn " + name) == std::string::npos) {

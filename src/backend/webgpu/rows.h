@@ -88,6 +88,9 @@ std::string begin_rows(Builder& builder, const Step& step, const RowWalks& walks
 std::string_view start_of(Fold fold);
 std::string joined(Fold fold, std::string_view a, std::string_view b);
 
+/// Statements that fold a variable over so many neighbours of a subgroup, each of which has the result.
+std::string shuffled(Fold fold, std::string_view name, int64_t lanes);
+
 /// An expression: `own` of the `lanes` threads of a row, folded. Every thread of the workgroup gets there.
 std::string tree(Builder& builder, Fold fold, int64_t lanes, int64_t threads, std::string_view own);
 

@@ -41,8 +41,8 @@ Step on_trial(gpu::Device& device, Step step) {
   return step;
 }
 
-/// Steps of one kind, of all layers, in one way: one after the other they find their weights in memory, not
-/// in a cache.
+/// Steps of one kind, of several layers, in one way: one after the other they find their weights in memory,
+/// not in a cache.
 class Trial {
  public:
   Trial(gpu::Device& device, const Tuning& tuning, std::span<const Step> steps,
