@@ -149,9 +149,13 @@ void measure_forms(WebgpuBackend& backend, const Row& row, double limit, term::T
         webgpu::Context context(backend.device(), tape, buffers);
         constexpr size_t kCount = 64;
         for (size_t i = 0; i < kCount; ++i)
-          webgpu::multiply_packed(
-              context, operands.step("qmatmul_codes", i),
-              {.threads = threads, .lanes = lanes, .rows = rows, .vectors = row.m, .subgroups = true});
+          webgpu::multiply_packed(context, operands.step("qmatmul_codes", i),
+                                  {.threads = threads,
+                                   .lanes = lanes,
+                                   .rows = rows,
+                                   .vectors = row.m,
+                                   .ahead = 4,
+                                   .beside = true});
         const std::vector<StoragePtr> storages = backend.with_scratch(tape, given);
         const double seconds = median_seconds(limit, [&] {
           backend.run(tape, storages, {});

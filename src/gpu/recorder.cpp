@@ -39,7 +39,7 @@ struct Recorder::State {
   std::shared_ptr<Device::State> device;
   std::string label;
   uint64_t number = 0;  // of all recorders of the device
-  bool trace = false;
+  Trace trace = Trace::nothing;
   bool submitted = false;
   abi::CommandEncoder encoder = nullptr;
   abi::ComputePass pass = nullptr;
@@ -152,7 +152,7 @@ void Recorder::State::begin_pass(const Kernel::State& kernel) {
   abi::TimestampWrites writes{};
   abi::TimestampWritesA writes_a{};
   abi::ComputePassDescriptor descriptor{.next = nullptr, .label = view_of(label), .timestamps = nullptr};
-  if (trace) {
+  if (trace != Trace::nothing) {
     const auto index = static_cast<uint32_t>(2 * traced.size() % kQueriesPerSet);
     if (index == 0) {
       const abi::QuerySetDescriptor set{
@@ -244,14 +244,14 @@ std::string Recorder::State::kernel_list() const {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-Recorder::Recorder(const Device& device, std::string_view label, bool trace)
+Recorder::Recorder(const Device& device, std::string_view label, Trace trace)
     : state_(std::make_unique<State>()) {
   state_->device = device.state();
   state_->label = label;
   state_->number = ++state_->device->recorders;
   state_->trace = trace;
   state_->device->check();
-  if (trace && !device.features().timestamps)
+  if (trace != Trace::nothing && !device.features().timestamps)
     fail(ErrorKind::unsupported, "[gpu] '{}' has no timestamps, so nothing can be traced on it",
          device.name());
 }
@@ -294,7 +294,7 @@ void Recorder::dispatch(const Series& series, size_t first, size_t count) {
     api.ComputePassEncoderDispatchWorkgroups(s.pass, d.grid.x, d.grid.y, d.grid.z);
     ++s.device->counters.dispatches;
     for (const BindingView& b : bindings_of(i)) s.hold(*b.buffer);
-    if (s.trace) s.end_pass();
+    if (s.trace == Trace::dispatches) s.end_pass();
   }
 }
 

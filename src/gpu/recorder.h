@@ -42,7 +42,13 @@ class Readback {
   std::shared_ptr<State> state_;
 };
 
-/// GPU time of one dispatch.
+/// What a recorder measures.
+enum class Trace {
+  nothing,
+  dispatches,  ///< each in a pass of its own, which takes some microseconds more
+  passes,      ///< all dispatches between two copies
+};
+/// GPU time of one dispatch, or of a pass that begins with this kernel.
 struct Timing {
   std::string kernel;
   double microseconds = 0;
@@ -53,8 +59,8 @@ struct Timing {
 /// is dropped without a submit leaves no trace.
 class Recorder {
  public:
-  /// `trace`: give every dispatch its own pass and measure it; needs Features::timestamps.
-  explicit Recorder(const Device& device, std::string_view label = "work", bool trace = false);
+  /// `trace`: anything but Trace::nothing needs Features::timestamps.
+  explicit Recorder(const Device& device, std::string_view label = "work", Trace trace = Trace::nothing);
   ~Recorder();
   Recorder(Recorder&&) noexcept;
   Recorder& operator=(Recorder&&) = delete;
@@ -85,7 +91,7 @@ class Recorder {
   bool empty() const;  ///< nothing was recorded
   Fence submit();
 
-  /// After submit() of a traced recorder: waits, and returns one row per dispatch in order.
+  /// After submit() of a traced recorder: waits, and returns one row for each dispatch or pass, in order.
   std::vector<Timing> timings();
 
  private:

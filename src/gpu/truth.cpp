@@ -268,7 +268,7 @@ bool timestamps_work(Device& device) {
   if (api.is_wgpu() && !api.QueueGetTimestampPeriod) return false;  // ticks of unknown length
   const Kernel kernel = device.kernel({.name = "feature test", .wgsl = kPlain});
   const Buffer out = device.alloc(sizeof(Words), "feature test");
-  Recorder recorder(device, "feature test", true);
+  Recorder recorder(device, "feature test", Trace::dispatches);
   for (int i = 0; i < 2; ++i) recorder.dispatch(kernel, {out}, {}, PlainParams{});
   recorder.submit();
   const std::vector<Timing> timings = recorder.timings();

@@ -243,8 +243,10 @@ TEST_SUITE("quantised") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
       auto backend = std::make_shared<WebgpuBackend>(gpu.open(), /*software=*/false);
       const Device device(backend);
-      const QuantForm tiles{.tiles = true, .threads = 256}, memory{.threads = 64, .lanes = 16, .rows = 2},
-          shuffles{.threads = 64, .lanes = 4, .vectors = 2, .subgroups = true};
+      const QuantForm tiles{.tiles = true, .threads = 256},
+          rows{.threads = 64, .lanes = 4, .rows = 2, .ahead = 2, .beside = true},
+          vectors{.threads = 32, .lanes = 2, .vectors = 2, .ahead = 4, .beside = true},
+          alone{.threads = 64, .beside = true};
       const auto check = [&](quant::Type type, const std::string& kernel, const QuantForm& form) {
         const Product product(type, 67, 133, 512);
         const bool bytes = kernel == "qmatmul_codes";
@@ -272,10 +274,11 @@ TEST_SUITE("quantised") {
         product.check(out.to_vector(), bytes ? product.rounded(16) : product.x);
       };
       check(quant::Type::q4_k, "qmatmul_packed", tiles);
-      check(quant::Type::q4_k, "qmatmul_packed", memory);
+      check(quant::Type::q4_k, "qmatmul_packed", rows);
       check(quant::Type::iq4_xs, "qmatmul_codes", tiles);
-      if (gpu.features.subgroups && gpu.features.subgroup_min >= 4)
-        check(quant::Type::iq4_xs, "qmatmul_codes", shuffles);
+      check(quant::Type::iq4_xs, "qmatmul_codes", rows);
+      check(quant::Type::q6_k, "qmatmul_codes", vectors);
+      check(quant::Type::q4_0, "qmatmul_codes", alone);
     });
   }
 

@@ -348,13 +348,14 @@ TEST_SUITE("gpu recorder") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
       gpu::Device device = gpu.open();
       if (!gpu.features.timestamps) {
-        CHECK(error_of([&] { gpu::Recorder(device, "trace", true); }).kind == "unsupported");
+        CHECK(error_of([&] { gpu::Recorder(device, "trace", gpu::Trace::dispatches); }).kind ==
+              "unsupported");
         return;
       }
       const gpu::Kernel one = device.kernel({.name = "add one", .wgsl = kAddOne});
       const gpu::Kernel param = device.kernel({.name = "add param", .wgsl = kAddParam});
       const gpu::Buffer a = device.alloc(256, "a"), b = device.alloc(256, "b");
-      gpu::Recorder recorder(device, "trace", true);
+      gpu::Recorder recorder(device, "trace", gpu::Trace::dispatches);
       for (int i = 0; i < 2100; ++i) recorder.dispatch(one, {a, b}, {});  // more than one query set
       recorder.dispatch(param, {a}, {}, 2u);
       recorder.submit();

@@ -106,7 +106,7 @@ TEST_SUITE("gpu joined products") {
         CAPTURE(turn);
         webgpu::Tuning tuning;
         set_unusual_ways(asked, turn, tuning);
-        CHECK(test::relative_error(logits(tuning), usual) < 1e-5);
+        CHECK(test::relative_error(logits(tuning), usual) < 1e-4);  // another order of sums
       }
     });
   }

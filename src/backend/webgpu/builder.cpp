@@ -367,7 +367,10 @@ void Builder::dispatch(Context& context) {
                               writes_[i] ? "read_write" : "read",
                               numbers.table && i + 1 == bindings_.size() ? "numbers" : fmt::format("b{}", i),
                               element_type(widths_[i]));
-  if (!numbers.table) {
+  const bool needs_numbers = !constants_.empty() || text.find("params.") != text.npos;
+  if (!numbers.table && !needs_numbers) {
+    numbers.numbers.clear();
+  } else if (!numbers.table) {
     head += "struct Params {\n";
     for (size_t i = 0; i < numbers_.size(); ++i) head += fmt::format("  p{}: u32,\n", i);
     head += "}\n";

@@ -81,12 +81,8 @@ struct Sharing {
   }
   bool joins(const CachedProblem& p, const Step& joined) const {
     const int64_t count = tiles(p, joined);
-    const auto fits = [count](const Tiled& tile) {
-      return tile.first % count == 0 && tile.count % count == 0;
-    };
     return count > 0 && p.group() % heads == 0 && heads * p.value_dim == count * joined.tiles[0].width &&
-           std::ranges::all_of(joined.tiles, fits) &&
-           std::ranges::all_of(joined.after, [&](const Step& step) { return fits(step.tiles[0]); });
+           common_tiles(joined) % count == 0;
   }
   /// Loads of wide heads would be unrolled into a text that takes minutes to compile.
   bool is_possible(const gpu::Device& device, const CachedProblem& p, const Step* joined) const {
@@ -258,7 +254,8 @@ Sharing Decode::choose() const {
                                           p.tokens, p.heads, p.key_heads, p.dim, p.value_dim, key_count_,
                                           name_of(in_.keys.dtype), in_.joined ? ", joined" : ""),
                        .usual = usual,
-                       .possible = possible});
+                       .possible = possible,
+                       .others = {{512, 1, 1}, {1024, 1, 1}}});  // nothing to be put together
   return Sharing(context_.device, p, key_count_, way);
 }
 

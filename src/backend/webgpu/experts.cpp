@@ -69,7 +69,6 @@ class ExpertProduct {
       builder.code +=
           "fn row_of_x(place: u32) -> u32 { return place / share(); }\n"
           "fn weights_of(place: u32) -> u32 { return expert(place) * matrix_rows(); }\n";
-      builder.code += total_function(form);
       builder.code += vectors_text(form);
       builder.groups(context_, results_ * pieces(form.threads / form.lanes * form.rows), threads,
                      body + "  multiply_vectors(index, thread);\n");
@@ -85,7 +84,7 @@ class ExpertProduct {
   std::string declare_factors(Builder& builder, const QuantForm& form) const {
     if (!type_.empty()) {
       const int64_t rows = experts_ * quant::whole_panels(n_);
-      const quant::Packing packing(quant::type_from_name(type_), rows, k_, packed_together(context_, rows));
+      const quant::Packing packing(quant::type_from_name(type_), rows, k_, packed_together(rows));
       return declare_product(context_, builder, x_, step_.inputs[1], packing, bits_, form);
     }
     const Operand w = without_gaps(context_, step_.inputs[1], 8);
@@ -147,10 +146,11 @@ void expert_matmul(Context& context, const Step& step) {
                 rows = element_count(step.inputs[2].layout.shape) / step.attrs->integer("experts");
   // A tile reads a matrix once, but computes 64 rows, however few there are.
   const bool tiles = rows >= 16 && !context.software && k % 16 == 0,
-             interleaved = context.software && !step.attrs->text("type").empty();
+             packed = !step.attrs->text("type").empty(), interleaved = context.software && packed;
   multiply_experts(context, step,
                    interleaved ? lanes_form(context.device.features(), n)
-                               : quant_form(context.device, tiles ? 64 : 1, n, k));
+                   : packed    ? packed_form(context.device, tiles ? 64 : 1, k / 32)
+                               : floats_form(context.device, tiles ? 64 : 1, n, k / 32));
 }
 
 }  // namespace weft::webgpu

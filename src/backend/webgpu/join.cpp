@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "backend/webgpu/rows.h"
 #include "backend/webgpu/webgpu_backend.h"
@@ -282,11 +283,54 @@ std::string TileSteps::block_word(const Step& step) {
                     rests, to, bits / 4 * blocks);
 }
 
-QuantForm joined_form(Context& context, const Step& product, int64_t m, int64_t blocks) {
+std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, int64_t m, int64_t blocks) {
+  const gpu::Device& device = context.device;
+  const Tiled& tile = product.tiles[0];
+  const bool cpu = device.type() == gpu::AdapterType::cpu;
+  const auto vectors = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m)));
+  const int64_t common = common_tiles(product);
+  int64_t memory = 0;
+  for (const Tiled& t : product.tiles) memory += 4 * t.width * m;
+
+  // Lanes that share rows of weights, those rows, blocks at a time, tiles of a workgroup. Its threads follow
+  // from them, so that a step of the search changes one thing.
+  const auto form_of = [=, subgroups = device.features().subgroups](const Way& way) {
+    const int64_t threads = tile.width * way[3] / way[1] * way[0];
+    return QuantForm{.threads = threads,
+                     .lanes = way[0],
+                     .rows = way[1],
+                     .vectors = vectors,
+                     .ahead = way[2],
+                     .subgroups = subgroups,
+                     .beside = true,
+                     .memory = memory * way[3] + 4 * threads};
+  };
+  const auto possible = [=, limits = device.limits()](const Way& way) {
+    const int64_t lanes = way[0], rows = way[1], ahead = way[2], tiles = way[3];
+    const QuantForm form = form_of(way);
+    return blocks % (lanes * ahead) == 0 && ahead <= 8 && rows * vectors <= 8 && rows * ahead <= 16 &&
+           tile.width * tiles % rows == 0 && tile.width * tiles <= 128 && common % tiles == 0 &&
+           form.threads >= 32 && form.threads <= limits.max_workgroup_threads &&
+           4 * form.threads * rows * vectors + form.memory + 1024 <= limits.max_workgroup_memory;
+  };
+  const int64_t busy = cpu ? 64 : 512;  // invocations
+  int64_t tiles = 1;
+  while (tile.width * tiles < 32 && common % (2 * tiles) == 0) tiles *= 2;
+  const int64_t lanes = divisor(blocks, busy / (tile.width * tiles));
+  const Way way =
+      context.choose({.key = fmt::format("{} {} {} x {} x {} blocks in tiles of {}", product.kernel,
+                                         product.attrs->text("type"), m, tile.columns, blocks, tile.width),
+                      .usual = {lanes, 1, std::gcd(blocks / lanes, cpu ? 1 : 8 / vectors), tiles},
+                      .possible = possible});
+  return {widened(product, way[3]), form_of(way)};
+}
+
+/// The same for weights that are floats.
+QuantForm joined_floats(Context& context, const Step& product, int64_t m, int64_t units) {
   constexpr int64_t kBusy = 132 * 1024;  // invocations
   const int64_t most = context.device.limits().max_workgroup_threads;
   const Tiled& tile = product.tiles[0];
-  QuantForm form = quant_form(context.device, m, tile.columns, 32 * blocks);
+  QuantForm form = floats_form(context.device, m, tile.columns, units);
   const int64_t most_lanes = form.lanes;
   form.tiles = false;
   form.vectors = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m)));
@@ -300,19 +344,17 @@ QuantForm joined_form(Context& context, const Step& product, int64_t m, int64_t 
   while (fits(form.threads * 2) && (form.threads < 256 || form.threads * tile.count < kBusy))
     form.threads *= 2;
 
-  // Lanes that share rows of weights, those rows, blocks at a time, turns of a workgroup. Its threads follow
-  // from them, so that a step of the search changes one thing.
+  // Lanes, rows and units as above; turns of a workgroup.
   const auto threads_of = [=](const Way& way) { return tile.width / (way[1] * way[3]) * way[0]; };
   const auto possible = [=](const Way& way) {
     const int64_t lanes = way[0], rows = way[1], ahead = way[2], turns = way[3];
     return lanes <= most_lanes && rows * form.vectors <= 8 && tile.width % (rows * turns) == 0 &&
            turns <= 16 && threads_of(way) <= most && threads_of(way) >= std::min<int64_t>(32, form.threads) &&
-           ahead <= 4 && (ahead == 1 || blocks % (lanes * ahead) == 0);
+           ahead <= 4 && (ahead == 1 || units % (lanes * ahead) == 0);
   };
   const Way way = context.choose(
-      {.key = fmt::format("{} {} {} x {} x {} in tiles of {}", product.kernel,
-                          product.attrs && product.attrs->has("type") ? product.attrs->text("type") : "", m,
-                          tile.columns, blocks, tile.width),
+      {.key =
+           fmt::format("{} {} x {} x {} in tiles of {}", product.kernel, m, tile.columns, units, tile.width),
        .usual = {form.lanes, form.rows, form.ahead, tile.width / (form.threads / form.lanes * form.rows)},
        .possible = possible});
   form.lanes = way[0], form.rows = way[1], form.ahead = way[2], form.threads = threads_of(way);
@@ -329,7 +371,6 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
   builder.lockstep = form.interleaved && context.device.features().lockstep;
   declare_tiles(builder, product, rows, 0);
   builder.code += "fn store(at: u32, x: f32) { tile0[at_tile0(at)] = bitcast<u32>(x); }\n";
-  builder.code += total_function(form);
   builder.code += embedded::webgpu_kernels("qmatmul_places");
   builder.code += vectors_text(form);
   // Groups of them have no gaps.
@@ -344,12 +385,23 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
   builder.groups(context, tile.count, static_cast<int>(form.threads), body + steps.after());
 }
 
+int64_t common_tiles(const Step& step) {
+  int64_t common = 0;
+  const auto add = [&](const Tiled& tile) { common = std::gcd(common, std::gcd(tile.first, tile.count)); };
+  std::ranges::for_each(step.tiles, add);
+  for (const Step& after : step.after) add(after.tiles[0]);
+  return common;
+}
+
 Step widened(Step step, int64_t times) {
-  const auto widen = [times](std::vector<Tiled>& tiles) {
-    for (Tiled& tile : tiles) tile.width *= times, tile.first /= times, tile.count /= times;
-  };
-  widen(step.tiles);
-  for (Step& after : step.after) widen(after.tiles);
+  const auto widen = [times](Tiled& tile) { tile.width *= times, tile.first /= times, tile.count /= times; };
+  for (size_t k = 0; k < step.tiles.size(); ++k) {
+    // What comes before the product is about whole rows.
+    const bool before = std::ranges::any_of(
+        step.before, [k](const Step& s) { return s.outputs[0].tile == static_cast<int>(k); });
+    if (!before) widen(step.tiles[k]);
+  }
+  for (Step& after : step.after) std::ranges::for_each(after.tiles, widen);
   return step;
 }
 
@@ -387,7 +439,7 @@ void apart(Context& context, const Step& step) {
 void joined_matmul(Context& context, const Step& product) {
   const Operand &x = product.inputs[0], &w = product.inputs[1];
   const int64_t m = x.layout.shape[0], k = x.layout.shape[1], n = product.tiles[0].columns;
-  const QuantForm form = joined_form(context, product, m, k / (w.dtype == DType::f32 ? 4 : 8));
+  const QuantForm form = joined_floats(context, product, m, k / (w.dtype == DType::f32 ? 4 : 8));
   Builder builder(product.kernel);
   builder.literal = true;
   builder.settings = constants_of(form);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "backend/webgpu/qmatmul.h"
 
 /// Products whose kernel goes on with the steps behind it (Step::tiles, before, after), tile by tile.
@@ -43,17 +45,18 @@ class TileSteps {
   std::vector<Made> made_;  ///< the tiles
 };
 
-/// A form whose workgroups compute whole tiles: as many threads as keep the device busy, or what was
-/// measured. A row of weights has so many blocks.
-QuantForm joined_form(Context& context, const Step& product, int64_t m, int64_t blocks);
+/// A product with packed weights whose workgroups compute whole tiles, perhaps several, and its form: as many
+/// threads as keep the device busy, or what was measured. A row of weights has so many blocks.
+std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, int64_t m, int64_t blocks);
 
 /// Ends a kernel that has the constants of its form, size_m, size_n, blocks, X, load_x, levels, scales and
 /// dot_x: the product into tile 0, and the steps around it. `body`: statements that come first.
 void multiply_joined(Context& context, Builder& builder, const Step& product, const QuantForm& form,
                      std::string body);
 
-/// A step whose tiles are so many times as wide.
+/// A step whose tiles are so many times as wide: a number that divides common_tiles().
 Step widened(Step step, int64_t times);
+int64_t common_tiles(const Step& step);
 
 /// `tail(row, index, thread)`: the steps after attention, for a workgroup that has the columns of tile
 /// `index` of one row at hand: `words` are the bits of column `at`. `lanes`: as for TileSteps.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "backend/webgpu/interleaved.h"
 #include "backend/webgpu/join.h"
@@ -26,17 +27,52 @@ std::string number_function(std::string_view name, const std::string& value) {
   return fmt::format("fn {}() -> u32 {{ return {}; }}\n", name, value);
 }
 
-/// The codes of a unit of 32 elements as bytes.
-std::string codes_of(uint32_t bits) {
-  switch (bits) {
-    case 3:
-      return "joined(plane_2(first_plane(), unit), plane_1(last_plane(), unit), 2u)";
-    case 5:
-    case 6:
-      return fmt::format("joined(plane_4(first_plane(), unit), plane_{}(last_plane(), unit), 4u)", bits - 4);
-    default:
-      return fmt::format("plane_{}(first_plane(), unit)", bits);
+/// Codes, the words of a unit of 32 of them; load_codes, and levels_of: a byte for each.
+std::string codes_functions(const quant::Packing& packing, bool table) {
+  const auto type = [](int64_t bits) {
+    return bits == 8 ? "Bytes" : bits == 4 ? "vec4<u32>" : bits == 2 ? "vec2<u32>" : "u32";
+  };
+  const int64_t first = packing.planes.front().words, last = packing.planes.back().words;
+  const auto load = [](int64_t bits, std::string_view plane) {
+    return fmt::format("load_{}({}_plane(), unit)", bits, plane);
+  };
+  std::string text, loaded = load(first, "first"), bytes = fmt::format("bytes_{}(codes)", first);
+  if (packing.planes.size() == 1) {
+    text = fmt::format("alias Codes = {};\n", type(first));
+  } else {
+    text = fmt::format("struct Codes {{ first: {}, last: {} }}\n", type(first), type(last));
+    loaded = fmt::format("Codes({}, {})", loaded, load(last, "last"));
+    bytes = fmt::format("joined(bytes_{0}(codes.first), bytes_{1}(codes.last), {0}u)", first, last);
   }
+  return text +
+         fmt::format(
+             "fn load_codes(row: u32, block: u32) -> Codes {{\n  let unit = unit_at(row, block, blocks());\n "
+             " return {};\n}}\n"
+             "fn levels_of(codes: Codes) -> Bytes {{ return {}; }}\n"
+             "fn levels(row: u32, block: u32) -> Bytes {{ return levels_of(load_codes(row, block)); }}\n",
+             loaded, table ? "from_table(" + bytes + ")" : bytes);
+}
+
+/// ScaleWords of some blocks; load_scales, and scales_of.
+std::string scales_functions(quant::Scales scales) {
+  using enum quant::Scales;
+  const std::string_view type = scales == sixes                        ? "vec4<u32>"
+                                : scales == nibbles || scales == bytes ? "vec2<u32>"
+                                                                       : "u32";
+  // The offset of the codes is part of the minimum.
+  return fmt::format(
+      "alias ScaleWords = {0};\n"
+      "fn load_scales(row: u32, block: u32) -> ScaleWords {{ return load_{1}(row, block); }}\n"
+      "fn scales_of(words: ScaleWords, block: u32) -> vec4<f32> {{\n  let s = scales_{1}(words, block);\n"
+      "  return s - f32(offset()) * vec4<f32>(0.0, s.x, 0.0, s.z);\n}}\n"
+      "fn scales(row: u32, block: u32) -> vec4<f32> {{ return scales_of(load_scales(row, block), block); "
+      "}}\n",
+      type, name_of_scales(scales));
+}
+/// That have their ScaleWords in common.
+int64_t blocks_of_scales(quant::Scales scales) {
+  using enum quant::Scales;
+  return scales == sixes ? 8 : scales == halves || scales == parts ? 1 : 2;
 }
 
 /// On llvmpipe a load from a buffer tests the mask and the bounds of each lane, 80 instructions for a word of
@@ -62,6 +98,13 @@ bool pays_dequantized(const Context& context, const Step& step, int64_t m) {
   return context.software && step.kernel == "qmatmul_packed" && m > kMostVectors;
 }
 
+/// Whether there is room for x in the workgroup's memory, which a workgroup needs all of.
+bool stages(const gpu::Device& device, const QuantForm& form, int64_t x_vectors, int64_t row_vectors) {
+  const int64_t terms = 4 * form.threads * form.rows * form.vectors, tables = 1024;
+  return form.beside && form.lanes > 1 && x_vectors <= form.vectors * row_vectors &&
+         16 * x_vectors + terms + tables + form.memory <= device.limits().max_workgroup_memory;
+}
+
 void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t n, int64_t k) {
   if (m * n == 0) return;
   const auto operand = [](StoragePtr storage, const Layout& layout) {
@@ -78,6 +121,20 @@ void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t
   matmul(context, {.kernel = "matmul_batched",
                    .inputs = {operand(x.storage, rows), operand(w.storage, w.layout.permuted({1, 0}))},
                    .outputs = {operand(step.outputs[0].storage, Layout::contiguous({m, n}))}});
+}
+
+/// total(x, thread): the sum over `lanes` neighbours, for the first of them.
+std::string total_function(const QuantForm& form) {
+  std::string text = "fn total(x: f32, thread: u32) -> f32 {\n";
+  if (form.lanes == 1) return text + "  return x;\n}\n";
+  if (form.subgroups)
+    return text + "  var sum = x;\n" + shuffled(Fold::sum, "sum", form.lanes) + "  return sum;\n}\n";
+  return "var<workgroup> terms: array<f32, THREADS>;\n" + text +
+         "  terms[thread] = x;\n  workgroupBarrier();\n"
+         "  for (var step = LANES / 2u; step > 0u; step /= 2u) {\n"
+         "    if (thread % LANES < step) { terms[thread] += terms[thread + step]; }\n    "
+         "workgroupBarrier();\n  }\n"
+         "  let sum = terms[thread];\n  workgroupBarrier();\n  return sum;\n}\n";
 }
 
 }  // namespace
@@ -97,21 +154,16 @@ std::vector<gpu::Constant> constants_of(const QuantForm& form) {
   return constants;
 }
 
-std::string_view vectors_text(const QuantForm& form) {
-  return embedded::webgpu_kernels(form.interleaved ? "qmatmul_lanes" : "qmatmul_vectors");
+std::string vectors_text(const QuantForm& form) {
+  if (form.interleaved) return std::string(embedded::webgpu_kernels("qmatmul_lanes"));
+  if (form.beside) return std::string(embedded::webgpu_kernels("qmatmul_rows"));
+  return total_function(form).append(embedded::webgpu_kernels("qmatmul_vectors"));
 }
 
-std::string total_function(const QuantForm& form) {
-  std::string text = "fn total(x: f32, thread: u32) -> f32 {\n";
-  if (form.lanes == 1) return text + "  return x;\n}\n";
-  if (form.subgroups)
-    return text + "  var sum = x;\n" + shuffled(Fold::sum, "sum", form.lanes) + "  return sum;\n}\n";
-  return "var<workgroup> terms: array<f32, THREADS>;\n" + text +
-         "  terms[thread] = x;\n  workgroupBarrier();\n"
-         "  for (var step = LANES / 2u; step > 0u; step /= 2u) {\n"
-         "    if (thread % LANES < step) { terms[thread] += terms[thread + step]; }\n    "
-         "workgroupBarrier();\n  }\n"
-         "  let sum = terms[thread];\n  workgroupBarrier();\n  return sum;\n}\n";
+int64_t divisor(int64_t x, int64_t most) {
+  int64_t d = std::clamp<int64_t>(most, 1, std::max<int64_t>(x, 1));
+  while (x % d != 0) --d;
+  return d;
 }
 
 Operand without_gaps(Context& context, const Operand& operand, int64_t align) {
@@ -168,29 +220,37 @@ void declare_packed(Context& context, Builder& builder, const Operand& packed, c
   const quant::Coding& coding = quant::coding(packing.type);
   declare_sections(context, builder, packed, packing);
   builder.code += table_functions(builder, coding, shared);
+  builder.code += fmt::format("const BESIDE_ROWS = {}u;\n", packing.together);
   builder.code += embedded::webgpu_kernels("qmatmul");
-  const std::string codes = codes_of(coding.bits);
-  builder.code += fmt::format(
-      "fn levels(row: u32, block: u32) -> Bytes {{\n  let unit = row * blocks() + block;\n  return {};\n}}\n",
-      coding.table.empty() ? codes : "from_table(" + codes + ")");
-  builder.code +=
-      fmt::format("fn scales(row: u32, block: u32) -> vec4<f32> {{\n  let s = packed_{}(row, block);\n",
-                  name_of_scales(coding.scales));
-  // The offset of the codes is part of the minimum.
-  builder.code += "  return s - f32(offset()) * vec4<f32>(0.0, s.x, 0.0, s.z);\n}\n";
+  builder.code += codes_functions(packing, !coding.table.empty());
+  builder.code += scales_functions(coding.scales);
 }
 
-QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k) {
-  const gpu::Features& features = device.features();
+QuantForm packed_form(const gpu::Device& device, int64_t m, int64_t blocks) {
   const int64_t vectors =
       std::min(kMostVectors, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m))));
   // Invocations are SIMD lanes of a CPU: each takes its rows alone.
+  if (device.type() == gpu::AdapterType::cpu) return {.threads = 64, .barriers = false, .beside = true};
+  if (m > kFewRows) return {.tiles = true, .threads = 256};
+  constexpr int64_t kRows = 32, kThreads = 256;
+  const int64_t lanes = divisor(blocks, kThreads / kRows);
+  return {.threads = kRows * lanes,
+          .lanes = lanes,
+          .vectors = vectors,
+          .ahead = std::gcd(blocks / lanes, 8 / vectors),
+          .beside = true};
+}
+
+QuantForm floats_form(const gpu::Device& device, int64_t m, int64_t n, int64_t units) {
+  const gpu::Features& features = device.features();
+  const int64_t vectors =
+      std::min(kMostVectors, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m))));
   if (device.type() == gpu::AdapterType::cpu) return {.threads = 64, .barriers = false};
   if (m > kFewRows) return {.tiles = true, .threads = 256};
   QuantForm form{.threads = 256, .lanes = 32, .rows = 1, .vectors = vectors};
   form.subgroups = features.subgroups && features.subgroup_min >= 8;
   if (form.subgroups) form.lanes = std::min<int64_t>(form.lanes, features.subgroup_min);
-  while (form.lanes > 1 && form.lanes > k / 32) form.lanes /= 2;  // short rows
+  while (form.lanes > 1 && form.lanes > units) form.lanes /= 2;  // short rows
   if (n >= 8192 && vectors <= 2) form.rows = 2;
   return form;
 }
@@ -217,9 +277,21 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
   } else {
     declare_packed(context, builder, packed, packing, form.barriers);
   }
-  builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}[i + {}]); }}\n",
-                              codes ? "vec4<u32>" : "vec4<f32>", codes ? "" : "bitcast<vec4<f32>>",
+  const int64_t x_vectors = element_count(x.layout.shape) / 4, blocks = packing.k / 32;
+  const bool staged = stages(context.device, form, x_vectors, blocks * (codes ? bits / 4 + 1 : 8));
+  builder.code += fmt::format("fn x_vector(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n",
                               builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
+  builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}); }}\n", codes ? "vec4<u32>" : "vec4<f32>",
+                              codes ? "" : "bitcast<vec4<f32>>", staged ? "staged[i]" : "x_vector(i)");
+  if (form.beside) {
+    const int64_t together = blocks_of_scales(coding.scales), common = std::gcd(form.ahead, together);
+    builder.settings.push_back({"SHARED", form.lanes > 1});
+    builder.settings.push_back({"STAGED", staged});
+    builder.settings.push_back({"X_VECTORS", static_cast<uint32_t>(x_vectors)});
+    builder.settings.push_back({"UNITS", static_cast<uint32_t>(form.ahead / common)});
+    builder.settings.push_back({"LOOSE", form.ahead % together == 0 ? 0u : 1u});
+    if (staged) builder.code += "var<workgroup> staged: array<vec4<u32>, X_VECTORS>;\n";
+  }
   if (codes) builder.code += codes_constants(bits);
   if (!form.interleaved)
     builder.code += embedded::webgpu_kernels(codes ? "qmatmul_x_codes" : "qmatmul_x");
@@ -255,7 +327,7 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
   const bool codes = step.kernel == "qmatmul_codes";
   const int64_t n = step.attrs->integer("n");
   const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), n, step.attrs->integer("k"),
-                               form.interleaved ? packed_together(context, n) : 1);
+                               packed_together(n));
   const Operand& out = step.outputs[0];
   const int64_t count = element_count(out.layout.shape);
   if (count == 0) return;
@@ -282,7 +354,6 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
     builder.groups(context, pieces(m, 64) * pieces(packing.n, codes ? 128 : 64),
                    static_cast<int>(form.threads), body + "  multiply_tile(index, thread);\n");
   } else {
-    builder.code += total_function(form);
     builder.code += vectors_text(form);
     builder.groups(context,
                    pieces(m, form.vectors) * pieces(packing.n, form.threads / form.lanes * form.rows),
@@ -305,9 +376,9 @@ void qmatmul(Context& context, const Step& step) {
   if (context.software)
     return multiply_packed(
         context, step, lanes_form(context.device.features(), step.tiles.empty() ? n : step.tiles[0].width));
-  multiply_packed(
-      context, step,
-      step.tiles.empty() ? quant_form(context.device, m, n, k) : joined_form(context, step, m, k / 32));
+  if (step.tiles.empty()) return multiply_packed(context, step, packed_form(context.device, m, k / 32));
+  const auto [product, form] = joined_packed(context, step, m, k / 32);
+  multiply_packed(context, product, form);
 }
 
 /// One invocation for each 32 elements.

@@ -20,19 +20,24 @@ struct QuantForm {
   bool subgroups = false;    ///< sum over lanes with shuffles, else through the workgroup's memory
   bool barriers = true;      ///< false: nothing is kept in the workgroup's memory
   bool interleaved = false;  ///< qmatmul_lanes.wgsl, with rows of weights that are
+  bool beside = false;       ///< qmatmul_rows.wgsl, with rows of weights that lie side by side
+  int64_t memory = 0;        ///< bytes of the workgroup's memory that others need
 };
-QuantForm quant_form(const gpu::Device& device, int64_t m, int64_t n, int64_t k);
+/// Of packed weights whose rows have so many blocks.
+QuantForm packed_form(const gpu::Device& device, int64_t m, int64_t blocks);
+/// Of n rows of floats with so many units.
+QuantForm floats_form(const gpu::Device& device, int64_t m, int64_t n, int64_t units);
 /// On software adapters: each lane of a subgroup takes rows of weights, for tiles of so many of them.
 QuantForm lanes_form(const gpu::Features& features, int64_t tile);
+/// The largest number up to `most` that divides `x`.
+int64_t divisor(int64_t x, int64_t most);
 
 /// RESTS and FACTS of codes of activations.
 std::string codes_constants(int64_t bits);
 /// THREADS, LANES, ROWS, VECTORS and AHEAD of a form.
 std::vector<gpu::Constant> constants_of(const QuantForm& form);
 /// The text that has multiply_vectors.
-std::string_view vectors_text(const QuantForm& form);
-/// total(x, thread): the sum over `lanes` neighbours, for the first of them.
-std::string total_function(const QuantForm& form);
+std::string vectors_text(const QuantForm& form);
 
 /// What a block of a row of weights, and one of x, are and give: levels, scales, load_x, dot_x. Codes of x
 /// have `bits`, floats 0. Returns what main does first.
@@ -47,8 +52,9 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form);
 /// Whether it is a product with packed weights, and its program can run where elements are stored.
 bool takes_epilogue(const Context& context, const Step& step);
 
-/// Codes and scales of a row as WGSL functions: `levels(row, block)`, `scales(row, block)`, `blocks()`,
-/// `offset()`. `shared`: tables are in the workgroup's memory, where main puts pair_of(i) into pairs[i].
+/// Codes and scales of a row as WGSL functions: `levels(row, block)`, `scales(row, block)`, and what these
+/// are made of, `blocks()`, `offset()`. `shared`: tables are in the workgroup's memory, where main puts
+/// pair_of(i) into pairs[i].
 void declare_packed(Context& context, Builder& builder, const Operand& packed, const quant::Packing& packing,
                     bool shared);
 

@@ -183,7 +183,7 @@ void repack(Context& context, const Step& step) {
   const quant::Type type = quant::type_from_name(step.attrs->text("type"));
   const quant::Traits& block = quant::traits(type);
   const quant::Coding& coding = quant::coding(type);
-  const int64_t together = packed_together(context, w.layout.shape[0]);
+  const int64_t together = packed_together(w.layout.shape[0]);
   const quant::Packing packing(type, w.layout.shape[0], step.attrs->integer("k"), together);
   if (packing.size == 0) return;
   Builder builder("repack");
@@ -199,12 +199,15 @@ void repack(Context& context, const Step& step) {
   // The sections one after the other; rows that fill up the last 16 are zeros.
   builder.code += "fn word_at(i: u32) -> u32 {\n  var result = 0u;\n";
   const auto section = [&](const quant::Section& s, const std::string& text) {
-    const std::string start = builder.number(s.start), units = builder.number(s.units);
+    // Rows lie together word by word on a software adapter, unit by unit on others.
+    const int64_t before = context.software ? 1 : s.words, behind = s.words / before;
     builder.code += fmt::format(
-        "  if (i >= {0}) {{\n    let at = (i - {0}) / {5}u;\n    let word = at % {2}u;\n"
-        "    let unit = at / {2}u % {1};\n    let row = at / {2}u / {1} * {5}u + (i - {0}) % {5}u;\n"
-        "    if (row < {3}) {{\n{4}    }}\n    return result;\n  }}\n",
-        start, units, s.words, builder.number(packing.n), text, together);
+        "  if (i >= {0}) {{\n    let at = i - {0};\n"
+        "    let word = at % {2}u + at / {6}u % {3}u * {2}u;\n"
+        "    let unit = at / {7}u % {1};\n    let row = at / {7}u / {1} * {8}u + at / {2}u % {8}u;\n"
+        "    if (row < {4}) {{\n{5}    }}\n    return result;\n  }}\n",
+        builder.number(s.start), builder.number(s.units), before, behind, builder.number(packing.n), text,
+        before * together, s.words * together, together);
   };
   section(packing.scales, scales_word(builder, coding.scales));
   uint32_t low = coding.bits;
@@ -220,7 +223,7 @@ void repack(Context& context, const Step& step) {
 void dequantize_packed(Context& context, const Step& step) {
   const int64_t n = step.attrs->integer("n");
   const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), n, step.attrs->integer("k"),
-                               packed_together(context, n));
+                               packed_together(n));
   if (element_count(step.outputs[0].layout.shape) == 0) return;
   const Operand& out = step.outputs[0];
   Builder builder("dequantize_packed");
@@ -241,8 +244,10 @@ void dequantize_packed(Context& context, const Step& step) {
         "halves_of(high.zw));\n}}\n"
         "fn halves_of(x: vec2<f32>) -> u32 {{ return weft_to_f16(x.x) | (weft_to_f16(x.y) << 16u); }}\n",
         to);
-  // Four rows at a time where they are interleaved.
-  const int64_t rows = context.software ? (packing.n + 3) / 4 : packing.n;
+  // Four rows at a time where they are interleaved, else all that lie side by side.
+  const int64_t rows = context.software
+                           ? (packing.n + 3) / 4
+                           : (packing.n + packing.together - 1) / packing.together * packing.together;
   builder.code += embedded::webgpu_kernels(context.software ? "dequantize_interleaved" : "dequantize_packed");
   builder.groups(context, (rows * packing.k / 8 + 255) / 256, 256,
                  "  dequantize_eight(index * 256u + thread);\n");

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <memory>
 
@@ -21,8 +22,10 @@ constexpr size_t kMostTried = 64;      // of one question
 constexpr size_t kMostAlike = 16;      // steps of a kind: enough to have weights come from memory
 constexpr double kMostSeconds = 10;    // then the best so far will do
 constexpr double kBetter = 0.99;       // of the time so far, to be worth a step
+constexpr size_t kFew = 4;             // ways that are tried among other kernels,
+constexpr double kNearly = 1.2;        // if they take no more than so many times as long as the best alone
 constexpr double kMeasured = 2e-3;     // seconds, at least
-constexpr int kTurns = 3;              // the fastest counts
+constexpr int kTurns = 4;              // the fastest counts
 constexpr double kWarmUp = 1;          // second, at first; half of it after kernels were made
 constexpr size_t kMostKept = 4096;     // answers in a file
 constexpr int64_t kMostNumber = 4096;  // of a way
@@ -70,15 +73,23 @@ class Trial {
   }
   double least() const { return least_; }  ///< seconds; infinite where it does not work
 
+  /// Seconds, by the GPU's own clock where it has one: to record a dispatch takes a host as long as the GPU
+  /// needs for it.
   double run(int times) {
     device_.synchronize();
     const auto begin = std::chrono::steady_clock::now();
-    gpu::Recorder recorder(device_, "tuning");
+    const bool stamps = device_.features().timestamps;
+    gpu::Recorder recorder(device_, "tuning", stamps ? gpu::Trace::passes : gpu::Trace::nothing);
     const gpu::Series& series = tape_.on(device_, buffers_);  // other trials' memory may have come and gone
     for (int i = 0; i < times; ++i) recorder.dispatch(series, 0, series.size());
     recorder.submit();
     device_.synchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const std::vector<gpu::Timing> timings = recorder.timings();
+    if (timings.empty())
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    double microseconds = 0;
+    for (const gpu::Timing& timing : timings) microseconds += timing.microseconds;
+    return microseconds * 1e-6;
   }
 
  private:
@@ -192,6 +203,7 @@ void Tuning::save() const {
 std::vector<Way> Climb::round() {
   ways_.clear();
   if (!climbs_) return {};
+  const bool begins = tried_.empty();
   ways_.push_back(best_);
   tried_.insert(best_);
   const auto add = [&](const Way& way) {
@@ -199,6 +211,7 @@ std::vector<Way> Climb::round() {
         question_.possible(way) && tried_.insert(way).second)
       ways_.push_back(way);
   };
+  if (begins) std::ranges::for_each(question_.others, add);
   for (size_t i = 0; i < best_.size(); ++i) {
     Way more = best_, less = best_;
     more[i] *= 2;
@@ -221,11 +234,52 @@ void Climb::timed(std::span<const double> seconds) {
   for (size_t i = 0; i < ways_.size(); ++i)
     log(LogLevel::debug, "{}: {} takes {:.1f} us", question_.key, fmt::join(ways_[i], " "), seconds[i] * 1e6);
   if (ways_.empty()) return;
+  // Those of different rounds are compared through the best one of the first, which is timed in both.
+  const double before = best_score_;
+  for (size_t i = 0; i < ways_.size(); ++i)
+    if (std::isfinite(seconds[i])) scores_.emplace_back(before * seconds[i] / seconds[0], ways_[i]);
   const auto least = static_cast<size_t>(std::ranges::min_element(seconds) - seconds.begin());
   if (seconds[least] >= seconds[0] * kBetter) return;
   best_ = ways_[least];
+  best_score_ = before * seconds[least] / seconds[0];
   climbs_ = true;
 }
+
+std::vector<Way> Climb::best_few() const {
+  std::vector<Way> few = {best_};
+  std::vector<std::pair<double, Way>> sorted = scores_;
+  std::ranges::sort(sorted);
+  for (const auto& [score, way] : sorted)
+    if (few.size() < kFew && score < best_score_ * kNearly && std::ranges::find(few, way) == few.end())
+      few.push_back(way);
+  return few;
+}
+
+namespace {
+
+/// Of a few ways to do one thing, the fastest one when all these steps run one after the other: what is in a
+/// cache, and how a kernel begins while the one before it ends, is not as when one kind of step runs alone.
+Way fastest_among_others(gpu::Device& device, Tuning& tuning, const std::string& key,
+                         const std::vector<Way>& few, std::span<const Step> stream,
+                         std::span<const gpu::Buffer* const> buffers) {
+  std::vector<std::unique_ptr<Trial>> trials;
+  for (const Way& way : few) {
+    tuning.set(key, way);
+    trials.push_back(std::make_unique<Trial>(device, tuning, stream, buffers));
+    trials.back()->prepare();
+  }
+  for (int turn = 0; turn < kTurns; ++turn)
+    for (const auto& trial : trials) trial->time();
+  size_t least = 0;
+  for (size_t i = 0; i < few.size(); ++i) {
+    log(LogLevel::debug, "{}: {} takes {:.1f} us among others", key, fmt::join(few[i], " "),
+        trials[i]->least() * 1e6);
+    if (trials[i]->least() < trials[least]->least()) least = i;
+  }
+  return few[least];
+}
+
+}  // namespace
 
 void tune(gpu::Device& device, Tuning& tuning, std::span<const Asked> asked, std::span<const Step> steps,
           std::span<const gpu::Buffer* const> buffers) {
@@ -250,14 +304,21 @@ void tune(gpu::Device& device, Tuning& tuning, std::span<const Asked> asked, std
         if (trial) trials.push_back(trial.get());
       }
     if (trials.empty()) break;
-    for (size_t i = 0; warm_up > 0; i = (i + 1) % trials.size()) warm_up -= trials[i]->run(1);
+    const auto warm = std::chrono::steady_clock::now() + std::chrono::duration<double>(warm_up);
+    for (size_t i = 0; std::chrono::steady_clock::now() < warm; i = (i + 1) % trials.size())
+      trials[i]->run(1);
     for (int turn = 0; turn < kTurns; ++turn)
       for (Trial* trial : trials) trial->time();
     for (auto& [key, search] : searches) search.end_round();
   }
+  std::vector<Step> stream;
+  for (const Asked& a : asked) stream.push_back(on_trial(device, steps[a.step]));
+  for (const auto& [key, search] : searches) tuning.set(key, search.climb.best());
   for (const auto& [key, search] : searches) {
-    log(LogLevel::info, "{}: {} is fastest", key, fmt::join(search.climb.best(), " "));
-    tuning.set(key, search.climb.best());
+    const std::vector<Way> few = search.climb.best_few();
+    tuning.set(key,
+               few.size() > 1 ? fastest_among_others(device, tuning, key, few, stream, buffers) : few[0]);
+    log(LogLevel::info, "{}: {} is fastest", key, fmt::join(tuning.answer(search.climb.question()), " "));
   }
   if (!searches.empty()) tuning.save();
 }

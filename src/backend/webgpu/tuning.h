@@ -24,6 +24,7 @@ struct Question {
   std::string key;  ///< what is asked for: the kernel and its sizes
   Way usual;
   std::function<bool(const Way&)> possible;
+  std::vector<Way> others = {};  ///< far from the usual one, to begin with as well
 };
 
 /// Answers, in memory and perhaps in a file.
@@ -59,13 +60,17 @@ class Climb {
   /// All of them together, because a GPU's clock goes up and down between rounds. In the order of round().
   void timed(std::span<const double> seconds);
   const Way& best() const { return best_; }
+  /// It, and those that come next, some of which may be better among other kernels.
+  std::vector<Way> best_few() const;
 
  private:
   Question question_;
   Way best_;
+  double best_score_ = 1;  ///< of the usual way's time
   bool climbs_ = true;
   std::vector<Way> ways_;  ///< of this round
   std::set<Way> tried_;
+  std::vector<std::pair<double, Way>> scores_;  ///< of all that were timed
 };
 
 /// What a step asked when it was recorded.

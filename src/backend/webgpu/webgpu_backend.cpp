@@ -152,7 +152,7 @@ void WebgpuBackend::trace(KernelTimes* times) {
 
 /// Every dispatch in a pass of its own, whose beginning and end the GPU writes down.
 void WebgpuBackend::measure(webgpu::Tape& tape, std::span<const gpu::Buffer* const> buffers) {
-  gpu::Recorder recorder(device_, "trace", true);
+  gpu::Recorder recorder(device_, "trace", gpu::Trace::dispatches);
   const gpu::Series& series = tape.on(device_, buffers);
   recorder.dispatch(series, 0, series.size());
   if (recorder.empty()) return;

@@ -1,6 +1,7 @@
 // Packed weights (src/quant/packing.h), 32 elements of a row at a time. Written around this by qmatmul.cpp: packed(i)
-// and packed4(i), a word and four words of the weights; blocks(), the units of 32 elements in a row; scales_start() and
-// scales_units(); halves(word), two f16; lut(byte), the levels of two codes.
+// and packed4(i), a word and four words of the weights; BESIDE_ROWS, how many rows lie side by side; blocks(), the units of 32
+// elements in a row; scales_start() and scales_units(); halves(word), two f16; lut(byte), the levels of two codes. What is
+// loaded is apart from what it means, so that kernels can load ahead.
 
 // 32 bytes, one for each element: 0 to 15 and 16 to 31.
 struct Bytes {
@@ -11,27 +12,35 @@ struct Bytes {
 // Signed bytes; codes are below 64.
 fn floats_of(bytes: u32) -> vec4<f32> { return weft_signed_bytes(bytes); }
 
-// ---- Codes: `unit` counts 32 elements, `start` is the plane's first word.
-fn plane_8(start: u32, unit: u32) -> Bytes {
+// Which unit of its section a unit of a row is; a row has `units` of them.
+fn unit_at(row: u32, unit: u32, units: u32) -> u32 {
+  return (row / BESIDE_ROWS * units + unit) * BESIDE_ROWS + row % BESIDE_ROWS;
+}
+
+// ---- Codes: `start` is the plane's first word.
+fn load_8(start: u32, unit: u32) -> Bytes {
   let at = start / 4u + unit * 2u;
   return Bytes(packed4(at), packed4(at + 1u));
 }
-fn plane_4(start: u32, unit: u32) -> Bytes {
-  let q = packed4(start / 4u + unit);
+fn load_4(start: u32, unit: u32) -> vec4<u32> { return packed4(start / 4u + unit); }
+fn load_2(start: u32, unit: u32) -> vec2<u32> {
+  return vec2<u32>(packed(start + unit * 2u), packed(start + unit * 2u + 1u));
+}
+fn load_1(start: u32, unit: u32) -> u32 { return packed(start + unit); }
+fn bytes_8(q: Bytes) -> Bytes { return q; }
+fn bytes_4(q: vec4<u32>) -> Bytes {
   let even = q & vec4<u32>(0x0f0f0f0fu);
   let odd = (q >> vec4<u32>(4u)) & vec4<u32>(0x0f0f0f0fu);
   return Bytes(vec4<u32>(even.x, odd.x, even.y, odd.y), vec4<u32>(even.z, odd.z, even.w, odd.w));
 }
-fn plane_2(start: u32, unit: u32) -> Bytes {
-  let at = start + unit * 2u;
+fn bytes_2(q: vec2<u32>) -> Bytes {
   let shifts = vec4<u32>(0u, 2u, 4u, 6u);
   let mask = vec4<u32>(0x03030303u);
-  return Bytes((vec4<u32>(packed(at)) >> shifts) & mask, (vec4<u32>(packed(at + 1u)) >> shifts) & mask);
+  return Bytes((vec4<u32>(q.x) >> shifts) & mask, (vec4<u32>(q.y) >> shifts) & mask);
 }
-fn plane_1(start: u32, unit: u32) -> Bytes {
-  let word = vec4<u32>(packed(start + unit));
+fn bytes_1(q: u32) -> Bytes {
   let mask = vec4<u32>(0x01010101u);
-  return Bytes((word >> vec4<u32>(0u, 1u, 2u, 3u)) & mask, (word >> vec4<u32>(4u, 5u, 6u, 7u)) & mask);
+  return Bytes((vec4<u32>(q) >> vec4<u32>(0u, 1u, 2u, 3u)) & mask, (vec4<u32>(q) >> vec4<u32>(4u, 5u, 6u, 7u)) & mask);
 }
 fn joined(a: Bytes, b: Bytes, shift: u32) -> Bytes {
   return Bytes(a.low | (b.low << vec4<u32>(shift)), a.high | (b.high << vec4<u32>(shift)));
@@ -49,39 +58,45 @@ fn from_table(codes: Bytes) -> Bytes {
                vec4<u32>(two_from_table(codes.high.x, codes.high.y), two_from_table(codes.high.z, codes.high.w)));
 }
 
-// ---- Scale and minimum of elements 0 to 15, then of 16 to 31.
+// ---- Scales: words of a unit, and of those scale and minimum of elements 0 to 15, then of 16 to 31.
 fn signed_byte(word: u32) -> f32 { return f32(weft_wrap_i8(i32(word))); }
-fn packed_half(row: u32, block: u32) -> vec4<f32> {
-  let word = packed(scales_start() + row * scales_units() + block / 2u);
+fn load_half(row: u32, block: u32) -> u32 {
+  return packed(scales_start() + unit_at(row, block / 2u, scales_units()));
+}
+fn load_bfloat(row: u32, block: u32) -> u32 { return load_half(row, block); }
+fn load_halves(row: u32, block: u32) -> u32 { return packed(scales_start() + unit_at(row, block, scales_units())); }
+fn load_parts(row: u32, block: u32) -> u32 { return load_halves(row, block); }
+fn load_sixes(row: u32, block: u32) -> vec4<u32> {
+  return packed4(scales_start() / 4u + unit_at(row, block / 8u, scales_units()));
+}
+fn load_nibbles(row: u32, block: u32) -> vec2<u32> {
+  let at = scales_start() + unit_at(row, block / 8u, scales_units()) * 5u;
+  return vec2<u32>(packed(at), packed(at + 1u + block % 8u / 2u));
+}
+fn load_bytes(row: u32, block: u32) -> vec2<u32> { return load_nibbles(row, block); }
+
+fn scales_half(word: u32, block: u32) -> vec4<f32> {
   return vec2<f32>(halves((word >> (block % 2u * 16u)) & 0xffffu).x, 0.0).xyxy;
 }
-fn packed_bfloat(row: u32, block: u32) -> vec4<f32> {
-  let word = packed(scales_start() + row * scales_units() + block / 2u);
+fn scales_bfloat(word: u32, block: u32) -> vec4<f32> {
   return vec2<f32>(bitcast<f32>((word >> (block % 2u * 16u)) << 16u), 0.0).xyxy;
 }
-fn packed_halves(row: u32, block: u32) -> vec4<f32> {
-  return halves(packed(scales_start() + row * scales_units() + block)).xyxy;
-}
-fn packed_parts(row: u32, block: u32) -> vec4<f32> {
-  let both = halves(packed(scales_start() + row * scales_units() + block));
+fn scales_halves(word: u32, block: u32) -> vec4<f32> { return halves(word).xyxy; }
+fn scales_parts(word: u32, block: u32) -> vec4<f32> {
+  let both = halves(word);
   return vec4<f32>(both.x, 0.0, both.y, 0.0);
 }
-fn packed_sixes(row: u32, block: u32) -> vec4<f32> {
-  let unit = packed4(scales_start() / 4u + row * scales_units() + block / 8u);
+fn scales_sixes(unit: vec4<u32>, block: u32) -> vec4<f32> {
   let g = block % 8u;
   let scale = ((unit.y >> (4u * g)) & 15u) | (((unit.w >> (2u * g)) & 3u) << 4u);
   let low = ((unit.z >> (4u * g)) & 15u) | (((unit.w >> (16u + 2u * g)) & 3u) << 4u);
   return (halves(unit.x) * vec2<f32>(f32(scale), -f32(low))).xyxy;
 }
-fn packed_nibbles(row: u32, block: u32) -> vec4<f32> {
-  let at = scales_start() + (row * scales_units() + block / 8u) * 5u;
-  let both = halves(packed(at)).xyxy;
-  let nibbles = (vec4<u32>(packed(at + 1u + block % 8u / 2u) >> (block % 2u * 16u)) >> vec4<u32>(0u, 4u, 8u, 12u)) &
-                vec4<u32>(15u);
-  return both * vec4<f32>(nibbles) * vec4<f32>(1.0, -1.0, 1.0, -1.0);
+fn scales_nibbles(words: vec2<u32>, block: u32) -> vec4<f32> {
+  let nibbles = (vec4<u32>(words.y >> (block % 2u * 16u)) >> vec4<u32>(0u, 4u, 8u, 12u)) & vec4<u32>(15u);
+  return halves(words.x).xyxy * vec4<f32>(nibbles) * vec4<f32>(1.0, -1.0, 1.0, -1.0);
 }
-fn packed_bytes(row: u32, block: u32) -> vec4<f32> {
-  let at = scales_start() + (row * scales_units() + block / 8u) * 5u;
-  let word = packed(at + 1u + block % 8u / 2u) >> (block % 2u * 16u);
-  return bitcast<f32>(packed(at)) * vec4<f32>(signed_byte(word), 0.0, signed_byte(word >> 8u), 0.0);
+fn scales_bytes(words: vec2<u32>, block: u32) -> vec4<f32> {
+  let parts = words.y >> (block % 2u * 16u);
+  return bitcast<f32>(words.x) * vec4<f32>(signed_byte(parts), 0.0, signed_byte(parts >> 8u), 0.0);
 }

@@ -17,19 +17,20 @@ fn load_x(row: u32, block: u32) -> X {
   if (RESTS) { return X(x4(at), x4(at + all), x4(at + 2u * all), x4(at + 3u * all), facts); }
   return X(x4(at), x4(at + all), vec4<u32>(), vec4<u32>(), facts);
 }
-fn dot_bytes(x: vec4<u32>, w: vec4<u32>) -> i32 {
-  return (dot4_i8(x.x, w.x) + dot4_i8(x.y, w.y)) + (dot4_i8(x.z, w.z) + dot4_i8(x.w, w.w));
-}
-fn dot_16(x: vec4<u32>, rest: vec4<u32>, w: vec4<u32>) -> i32 {
-  if (RESTS) { return dot_bytes(x, w) * 256 + dot_bytes(rest, w); }
-  return dot_bytes(x, w);
+// One sum behind the other: an instruction multiplies four bytes and adds them to a sum.
+fn add_dots(sum: i32, x: vec4<u32>, w: vec4<u32>) -> i32 {
+  return (((sum + dot4_i8(x.x, w.x)) + dot4_i8(x.y, w.y)) + dot4_i8(x.z, w.z)) + dot4_i8(x.w, w.w);
 }
 fn dot_x(x: X, w: Bytes, s: vec4<f32>) -> f32 {
-  let low = dot_16(x.low, x.low_rest, w.low);
-  let high = dot_16(x.high, x.high_rest, w.high);
+  var low = add_dots(0, x.low, w.low);
+  var high = add_dots(select(0, low, ONE_SCALE), x.high, w.high);
+  if (RESTS) {
+    low = add_dots(select(256 * low, 256 * high, ONE_SCALE), x.low_rest, w.low);
+    high = add_dots(select(256 * high, low, ONE_SCALE), x.high_rest, w.high);
+  }
   var sum = 0.0;
   if (ONE_SCALE) {
-    sum = s.x * f32(low + high);
+    sum = s.x * f32(high);
     if (MINIMUM) { sum += s.y * x.facts.w; }
   } else {
     sum = s.x * f32(low) + s.z * f32(high);
