@@ -34,10 +34,12 @@ Elementwise::Elementwise(const ElementwiseProgram& program, std::span<const Tens
     return is_streamed(static_cast<uint64_t>(element_count(shape_)) * size_of(t.dtype));
   };
   if (flat_ && inputs.size() > 1 && std::ranges::any_of(outputs, streamed)) tile_ = kStreamedTile;
-  const auto is_f32 = [](const Tensor& t) { return t.dtype == DType::f32; };
-  direct_ = flat_ && std::ranges::count(flat_strides_, 0) == 0 && std::ranges::all_of(inputs, is_f32) &&
-            outputs.size() == 1 && is_f32(outputs[0]) && streamed(outputs[0]) &&
-            program.instructions.size() == 1 && program.instructions[0].op->cpu_streamed;
+  const auto is_run = [&](const Tensor& t) {
+    return t.dtype == DType::f32 && !is_scalar(t) && (flat_ || t.layout.strides.back() == 1);
+  };
+  direct_ = std::ranges::all_of(inputs, is_run) && outputs.size() == 1 && is_run(outputs[0]) &&
+            streamed(outputs[0]) && program.instructions.size() == 1 &&
+            program.instructions[0].op->cpu_streamed;
   row_ = flat_ ? element_count(shape_) : shape_.back();
   if (!flat_ && row_ <= kShortRow && shape_.size() > 1) rows_ = shape_[shape_.size() - 2];
 }
@@ -48,7 +50,7 @@ Machine Elementwise::machine() const {
 
 int64_t Elementwise::run_from(int64_t at, int64_t end) const {
   const bool is_line = reinterpret_cast<uintptr_t>(outputs_[0].as<float>() + at) % kLine == 0;
-  if (direct_ && is_line && end - at > tile_) return (end - at) / tile_ * tile_;
+  if (direct_ && is_line && end - at > kTile) return (end - at) / kTile * kTile;
   return std::min(end - at, tile_);
 }
 
@@ -57,7 +59,7 @@ void Elementwise::run(Machine& machine, int64_t begin, int64_t end) const {
     if (flat_ && flat_strides_[k] == 0) machine.load(k, inputs_[k], inputs_[k].layout.offset, 0, tile_);
   for (int64_t at = begin; at < end;) {
     const int64_t row = flat_ ? 0 : at / row_, column = at - row * row_;
-    int64_t n = std::min(run_from(at, end), row_ - column), rows = 1;
+    int64_t n = run_from(at, std::min(end, at + row_ - column)), rows = 1;
     if (rows_ > 1 && column == 0 && n == row_)
       rows = std::min({(end - at) / row_, tile_ / row_, rows_ - row % rows_});
     for (size_t k = 0; k < inputs_.size(); ++k) {

@@ -64,20 +64,12 @@ struct Square {
   }
 };
 
-/// Whole lines of the cache.
-void put(const uint8_t* from, uint8_t* to, size_t bytes, bool is_streamed) {
-  const hn::ScalableTag<uint8_t> d;
-  if (!is_streamed)
-    std::memcpy(to, from, bytes);
-  else
-    for (size_t i = 0; i < bytes; i += hn::Lanes(d)) hn::Stream(hn::Load(d, from + i), d, to + i);
-}
-
 /// Blocks of one cache line by four go through a buffer: both sides then use whole lines, also when their
 /// strides are powers of two that share a cache set.
 template <typename U>
 void transpose(const Transposition& block) {
   constexpr int64_t kSide = 64 / sizeof(U), kWidth = 4 * kSide, kLanes = Square<U>::kLanes;
+  constexpr hn::ScalableTag<U> lanes;
   alignas(64) U buffer[kSide][kWidth];
   const int64_t rows = block.rows, columns = block.columns, stride = block.from_stride;
   for (int64_t c = 0; c < columns; c += kWidth) {
@@ -95,8 +87,9 @@ void transpose(const Transposition& block) {
       for (int64_t j = 0; j < whole; j += kLanes) {
         for (int64_t i = 0; i < kSide; i += kLanes) {
           Square<U> square;
-          for (int64_t q = 0; q < kLanes; ++q)
-            std::memcpy(&square.rows[q], source + (j + q) * stride + i, Square<U>::kBytes);
+          const U* line = source + j * stride + i;
+          for (int64_t q = 0; q < kLanes; ++q, line += stride)
+            std::memcpy(&square.rows[q], line, Square<U>::kBytes);
           square.transpose();
           for (int64_t q = 0; q < kLanes; ++q)
             std::memcpy(&buffer[i + q][j], &square.rows[q], Square<U>::kBytes);
@@ -108,11 +101,14 @@ void transpose(const Transposition& block) {
           next += stride;
         }
       }
-      if (whole > 0)
+      if (whole == kWidth && block.is_streamed) {
         for (int64_t i = 0; i < kSide; ++i)
-          put(reinterpret_cast<const uint8_t*>(buffer[i]),
-              reinterpret_cast<uint8_t*>(target + i * block.to_stride),
-              static_cast<size_t>(whole) * sizeof(U), block.is_streamed);
+          for (int64_t j = 0; j < kWidth; j += hn::MaxLanes(lanes))
+            hn::Stream(hn::Load(lanes, buffer[i] + j), lanes, target + i * block.to_stride + j);
+      } else if (whole > 0) {
+        for (int64_t i = 0; i < kSide; ++i)
+          std::memcpy(target + i * block.to_stride, buffer[i], static_cast<size_t>(whole) * sizeof(U));
+      }
       for (int64_t i = 0; i < height; ++i)
         for (int64_t j = whole; j < width; ++j)
           target[i * block.to_stride + j] = source[j * stride + i];
