@@ -88,7 +88,7 @@ Lanes float1() {
 template <auto f>
 Lanes number1() {
   return float_lanes<map1<float, float, f>, map1<int32_t, int32_t, f>, map1<uint32_t, uint32_t, f>,
-               map1<int64_t, int64_t, f>>();
+                     map1<int64_t, int64_t, f>>();
 }
 template <auto f>
 Lanes test1() {
@@ -102,7 +102,7 @@ Lanes float2() {
 template <auto f>
 Lanes number2() {
   return float_lanes<map2<float, float, f>, map2<int32_t, int32_t, f>, map2<uint32_t, uint32_t, f>,
-               map2<int64_t, int64_t, f>>();
+                     map2<int64_t, int64_t, f>>();
 }
 template <auto f>
 Lanes test2() {
@@ -351,7 +351,8 @@ std::vector<Op> float_unary_ops() {
 std::vector<Op> number_unary_ops() {
   using A = const Array&;
   return {
-      unary("neg", number1<kNeg>(), {"(-{0})", "(-{0})", "(0u - {0})"}, times([](A x, A) { return scalar_like(x, -1); })),
+      unary("neg", number1<kNeg>(), {"(-{0})", "(-{0})", "(0u - {0})"},
+            times([](A x, A) { return scalar_like(x, -1); })),
       unary("abs", number1<kAbs>(), {"abs({0})", "abs({0})", "{0}"},
             times([](A x, A) { return call("sign", {x}); })),
       unary("sign", number1<kSign>(), {"sign({0})", "sign({0})", "min({0}, 1u)"}, kZero),

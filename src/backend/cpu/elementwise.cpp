@@ -37,9 +37,9 @@ Elementwise::Elementwise(const ElementwiseProgram& program, std::span<const Tens
   const auto is_run = [&](const Tensor& t) {
     return t.dtype == DType::f32 && !is_scalar(t) && (flat_ || t.layout.strides.back() == 1);
   };
-  direct_ = std::ranges::all_of(inputs, is_run) && outputs.size() == 1 && is_run(outputs[0]) &&
-            streamed(outputs[0]) && program.instructions.size() == 1 &&
-            program.instructions[0].op->cpu_streamed;
+  direct_ = program.instructions.size() == 1 && program.instructions[0].op->cpu_streamed &&
+            program.stores == std::vector{static_cast<int>(inputs.size())} &&
+            std::ranges::all_of(inputs, is_run) && is_run(outputs[0]) && streamed(outputs[0]);
   row_ = flat_ ? element_count(shape_) : shape_.back();
   if (!flat_ && row_ <= kShortRow && shape_.size() > 1) rows_ = shape_[shape_.size() - 2];
 }

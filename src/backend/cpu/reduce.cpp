@@ -143,7 +143,7 @@ struct Fold {
         }
       }
       for (int64_t j = begin; j < count; ++j) {
-        Lane lane = Rule::kStart;
+        auto lane = static_cast<Lane>(Rule::kStart);
         for (int64_t r = 0; r < kRows; ++r) lane = Rule::step(lane, x[r * stride + j]);
         accs[j] = Rule::step(accs[j], lane);
       }

@@ -110,8 +110,7 @@ void transpose(const Transposition& block) {
           std::memcpy(target + i * block.to_stride, buffer[i], static_cast<size_t>(whole) * sizeof(U));
       }
       for (int64_t i = 0; i < height; ++i)
-        for (int64_t j = whole; j < width; ++j)
-          target[i * block.to_stride + j] = source[j * stride + i];
+        for (int64_t j = whole; j < width; ++j) target[i * block.to_stride + j] = source[j * stride + i];
     }
   }
 }

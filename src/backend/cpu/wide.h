@@ -48,6 +48,15 @@ struct Wide<loop> {
 
 inline constexpr int64_t kStrip = 16;  ///< floats: a line of the cache
 
+#if defined(__x86_64__)
+[[gnu::target("avx2,fma")]] inline void put_256(float* to, const float* strip) {
+  for (int64_t i = 0; i < kStrip; i += 8) _mm256_stream_ps(to + i, _mm256_load_ps(strip + i));
+}
+[[gnu::target("avx512f")]] inline void put_512(float* to, const float* strip) {
+  _mm512_stream_ps(to, _mm512_load_ps(strip));
+}
+#endif
+
 /// A lane function (backend/elementwise.h) of floats whose results go past the caches, without a register in
 /// between: strip by strip. A run has whole strips, and its result begins with one.
 template <auto loop>
@@ -55,12 +64,6 @@ struct Streamed {
   using Function = void (*)(const void* const* inputs, void* out, int64_t n, const double* attrs);
 
 #if defined(__x86_64__)
-  [[gnu::target("avx2,fma")]] static void put_256(float* to, const float* strip) {
-    for (int64_t i = 0; i < kStrip; i += 8) _mm256_stream_ps(to + i, _mm256_load_ps(strip + i));
-  }
-  [[gnu::target("avx512f")]] static void put_512(float* to, const float* strip) {
-    for (int64_t i = 0; i < kStrip; i += 16) _mm512_stream_ps(to + i, _mm512_load_ps(strip + i));
-  }
   template <void (*put)(float*, const float*)>
   static void strips(const void* const* inputs, void* out, int64_t n, const double* attrs) {
     alignas(64) float strip[kStrip];  // mostly in vectors
@@ -73,8 +76,9 @@ struct Streamed {
   }
   /// Null where there are no such stores.
   static Function best() {
-    if (vector_bytes() == 64) return Wide<strips<put_512>>::avx512;
-    return vector_bytes() == 32 ? Wide<strips<put_256>>::avx2 : nullptr;
+    constexpr Function kIn256 = strips<put_256>, kIn512 = strips<put_512>;
+    if (vector_bytes() == 64) return Wide<kIn512>::avx512;
+    return vector_bytes() == 32 ? Wide<kIn256>::avx2 : nullptr;
   }
 #else
   static Function best() { return nullptr; }
