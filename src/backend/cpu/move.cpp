@@ -26,8 +26,7 @@ void parallel(ThreadPool& pool, int64_t count, int64_t grain, const Body& body) 
   });
 }
 
-// Of a task. Rows are runs of the input: the longer, the further memory is read ahead.
-constexpr int64_t kRows = 1024, kColumns = 512;
+constexpr int64_t kRows = 512, kColumns = 512;  // of a task
 
 /// memcpy, or stream.
 using Put = void (*)(const void* from, void* to, size_t bytes);
