@@ -55,7 +55,10 @@ void select3(const void* const* in, void* out, int64_t n, const double*) {
   for (int64_t i = 0; i < n; ++i) y[i] = condition[i] ? a[i] : b[i];
 }
 
-using Lanes = std::array<LaneFunction, 5>;
+struct Lanes {
+  std::array<LaneFunction, 5> functions;
+  LaneFunction streamed = nullptr;
+};
 
 /// Lane functions that are null or loops, each in its fastest form.
 template <auto... loops>
@@ -66,18 +69,26 @@ Lanes lanes() {
     else
       return cpu::Wide<loop>::best();
   };
-  return { best.template operator()<loops>()... };
+  return {{best.template operator()<loops>()...}};
+}
+
+/// The same where the first is of floats that stay floats.
+template <auto first, auto... rest>
+Lanes float_lanes() {
+  Lanes all = lanes<first, rest...>();
+  all.streamed = cpu::Streamed<first>::best();
+  return all;
 }
 
 // Booleans travel as 32-bit 0 and 1.
 template <auto f>
 Lanes float1() {
-  return lanes<map1<float, float, f>>();
+  return float_lanes<map1<float, float, f>>();
 }
 template <auto f>
 Lanes number1() {
-  return lanes<map1<float, float, f>, map1<int32_t, int32_t, f>, map1<uint32_t, uint32_t, f>,
-               map1<int64_t, int64_t, f>>();
+  return float_lanes<map1<float, float, f>, map1<int32_t, int32_t, f>, map1<uint32_t, uint32_t, f>,
+                     map1<int64_t, int64_t, f>>();
 }
 template <auto f>
 Lanes test1() {
@@ -86,12 +97,12 @@ Lanes test1() {
 }
 template <auto f>
 Lanes float2() {
-  return lanes<map2<float, float, f>>();
+  return float_lanes<map2<float, float, f>>();
 }
 template <auto f>
 Lanes number2() {
-  return lanes<map2<float, float, f>, map2<int32_t, int32_t, f>, map2<uint32_t, uint32_t, f>,
-               map2<int64_t, int64_t, f>>();
+  return float_lanes<map2<float, float, f>, map2<int32_t, int32_t, f>, map2<uint32_t, uint32_t, f>,
+                     map2<int64_t, int64_t, f>>();
 }
 template <auto f>
 Lanes test2() {
@@ -120,8 +131,12 @@ constexpr auto wrap(T x) {
 constexpr auto kAdd = [](auto a, auto b) { return wrap(a) + wrap(b); };
 constexpr auto kSub = [](auto a, auto b) { return wrap(a) - wrap(b); };
 constexpr auto kMul = [](auto a, auto b) { return wrap(a) * wrap(b); };
-constexpr auto kNeg = [](auto x) { return wrap(decltype(x){}) - wrap(x); };
-constexpr auto kNegF = [](float x) { return -x; };
+constexpr auto kNeg = [](auto x) {
+  if constexpr (std::is_floating_point_v<decltype(x)>)
+    return -x;
+  else
+    return wrap(decltype(x){}) - wrap(x);
+};
 constexpr auto kAbs = [](auto x) {
   if constexpr (std::is_floating_point_v<decltype(x)>)
     return std::fabs(x);
@@ -239,7 +254,7 @@ Op unary(std::string name, const Lanes& cpu, const Texts& wgsl, Gradient gradien
         .attrs = attrs,
         .infer = same_dtype,
         .gradient = std::move(gradient)};
-  op.scalar = {.arity = 1, .cpu = cpu, .wgsl = wgsl};
+  op.scalar = {.arity = 1, .cpu = cpu.functions, .cpu_streamed = cpu.streamed, .wgsl = wgsl};
   for (const AttrSpec& attr : attrs) op.scalar_attrs.push_back(attr.name);
   return op;
 }
@@ -252,7 +267,7 @@ Op binary(std::string name, const Lanes& cpu, const Texts& wgsl, Gradient gradie
         .promotes_from = 0,
         .infer = same_dtype,
         .gradient = std::move(gradient)};
-  op.scalar = {.arity = 2, .cpu = cpu, .wgsl = wgsl};
+  op.scalar = {.arity = 2, .cpu = cpu.functions, .cpu_streamed = cpu.streamed, .wgsl = wgsl};
   return op;
 }
 
@@ -295,9 +310,9 @@ std::vector<Op> float_unary_ops() {
             times([](A, A y) { return y * y * y * -0.5; })),
       unary("reciprocal", float1<[](float x) { return 1 / x; }>(), float_text("(1.0 / {0})"),
             times([](A, A y) { return -(y * y); })),
-      unary("sin", lanes<map_angle<0, std::sin>>(), float_text("sin({0})"),
+      unary("sin", float_lanes<map_angle<0, std::sin>>(), float_text("sin({0})"),
             times([](A x, A) { return call("cos", {x}); })),
-      unary("cos", lanes<map_angle<1, std::cos>>(), float_text("cos({0})"),
+      unary("cos", float_lanes<map_angle<1, std::cos>>(), float_text("cos({0})"),
             times([](A x, A) { return -call("sin", {x}); })),
       unary("tan", float1<[](float x) { return std::tan(x); }>(), float_text("tan({0})"),
             times([](A, A y) { return y * y + 1.0; })),
@@ -335,10 +350,9 @@ std::vector<Op> float_unary_ops() {
 
 std::vector<Op> number_unary_ops() {
   using A = const Array&;
-  Lanes neg = number1<kNeg>();
-  neg[0] = float1<kNegF>()[0];
   return {
-      unary("neg", neg, {"(-{0})", "(-{0})", "(0u - {0})"}, times([](A x, A) { return scalar_like(x, -1); })),
+      unary("neg", number1<kNeg>(), {"(-{0})", "(-{0})", "(0u - {0})"},
+            times([](A x, A) { return scalar_like(x, -1); })),
       unary("abs", number1<kAbs>(), {"abs({0})", "abs({0})", "{0}"},
             times([](A x, A) { return call("sign", {x}); })),
       unary("sign", number1<kSign>(), {"sign({0})", "sign({0})", "min({0}, 1u)"}, kZero),
@@ -430,9 +444,12 @@ std::vector<Op> binary_ops() {
 std::vector<Op> other_ops() {
   Op where{
       .name = "where", .kind = OpKind::elementwise, .min_inputs = 3, .max_inputs = 3, .promotes_from = 1};
+  const Lanes select = float_lanes<select3<float>, select3<int32_t>, select3<uint32_t>, select3<int64_t>,
+                                   select3<int32_t>>();
   where.scalar = {
       .arity = 3,
-      .cpu = lanes<select3<float>, select3<int32_t>, select3<uint32_t>, select3<int64_t>, select3<int32_t>>(),
+      .cpu = select.functions,
+      .cpu_streamed = select.streamed,
       .wgsl = {"select({2}, {1}, {0})", "select({2}, {1}, {0})", "select({2}, {1}, {0})", "",
                "select({2}, {1}, {0})"}};
   where.infer = [](const OpCall& c) -> std::vector<OutputSpec> {

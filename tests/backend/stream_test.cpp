@@ -61,6 +61,11 @@ TEST_SUITE("base: streams") {
       const Array x = pattern(rows, columns, dtype);
       const auto value = [&](int64_t r, int64_t c) { return static_cast<float>((r * columns + c) % 251); };
       CHECK(wrong(x + x, [&](int64_t r, int64_t c) { return 2 * value(r, c); }) == 0);
+      CHECK(wrong(-x * 2 + x, [&](int64_t r, int64_t c) { return -value(r, c); }) == 0);
+      const Array twice = x + x, more = twice + 1;
+      eval(std::vector{twice, more});  // one is a result, and read
+      CHECK(wrong(twice, [&](int64_t r, int64_t c) { return 2 * value(r, c); }) == 0);
+      CHECK(wrong(more, [&](int64_t r, int64_t c) { return 2 * value(r, c) + 1; }) == 0);
       const Array row = slice_dim(x, 0, 0, 1);
       CHECK(wrong(x + row, [&](int64_t r, int64_t c) { return value(r, c) + value(0, c); }) == 0);
       const auto moved = [](const Array& view) { return reshape(reshape(view, {-1}), view.shape()); };

@@ -19,11 +19,14 @@ class Elementwise {
   void run(Machine& machine, int64_t begin, int64_t end) const;
 
  private:
+  int64_t run_from(int64_t at, int64_t end) const;  // elements at a time
+
   const ElementwiseProgram& program_;
   const std::span<const Tensor> inputs_, outputs_;
   const Shape& shape_;
-  int64_t tile_;                       // elements at a time
+  int64_t tile_;                       // elements of a register
   bool flat_ = true;                   // every input runs through the whole array in one go
+  bool direct_ = false;                // one instruction from memory to memory: no register is needed
   std::vector<int64_t> flat_strides_;  // 1, or 0 for a scalar
   int64_t row_ = 1;                    // elements that lie in one run
   int64_t rows_ = 1;                   // short runs that lie evenly spaced

@@ -209,6 +209,11 @@ void spread_first(T* values, int64_t n) {
   std::fill_n(values, n, *values);
 }
 
+/// Where element `at` of an output is.
+void* place(const Tensor& to, int64_t at) {
+  return to.data + at * static_cast<int64_t>(size_of(to.dtype));
+}
+
 /// In memory as in a register.
 bool is_plain(DType dtype) {
   return dtype == DType::f32 || dtype == DType::i32 || dtype == DType::u32 || dtype == DType::i64;
@@ -218,11 +223,9 @@ bool is_plain(DType dtype) {
 
 Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<const Tensor> outputs)
     : program_(program),
-      outputs_(outputs),
       loads_(program.loads.size()),
       registers_(loads_ + program.instructions.size()),
-      is_read_(registers_.size()),
-      output_of_(registers_.size(), kNone) {
+      calls_(program.instructions.size()) {
   size_t width = 4;  // bytes of an element
   for (size_t reg = 0; reg < registers_.size(); ++reg)
     if (program.dtype_of(static_cast<int>(reg)) == DType::i64) width = 8;
@@ -231,20 +234,33 @@ Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<cons
   memory_ =
       std::make_unique_for_overwrite<Line[]>((registers_.size() + 1) * lines_);  // the last one: scratch
   for (size_t reg = 0; reg < registers_.size(); ++reg) registers_[reg] = own(reg);
-  for (const Tensor& t : outputs)
-    is_streamed_.push_back(
-        is_streamed(static_cast<uint64_t>(element_count(t.layout.shape)) * size_of(t.dtype)));
-  for (size_t k = 0; k < outputs.size(); ++k)
-    if (stored(k) >= loads_ && is_plain(outputs[k].dtype) && !is_streamed_[k]) output_of_[stored(k)] = k;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
+  for (size_t i = 0; i < calls_.size(); ++i) {
     const ElementwiseProgram::Instruction& instruction = program.instructions[i];
-    for (int k = 0; k < instruction.arity(); ++k)
-      is_read_[static_cast<size_t>(instruction.inputs[static_cast<size_t>(k)])] = true;
+    for (int k = 0; k < instruction.arity(); ++k) {
+      const int reg = instruction.inputs[static_cast<size_t>(k)];
+      calls_[i].inputs[static_cast<size_t>(k)] = static_cast<size_t>(reg);
+      calls_[i].from = program.dtype_of(reg);  // the last one decides: the first of `where` is a condition
+      if (reg >= static_cast<int>(loads_)) calls_[static_cast<size_t>(reg) - loads_].is_read = true;
+    }
+    if (instruction.fold == Fold::none)
+      calls_[i].function = instruction.op->cpu[static_cast<size_t>(lane_of(calls_[i].from))];
     if (instruction.arity() > 0) continue;
-    const size_t constant = loads_ + i;  // the same in every tile
-    output_of_[constant] = kNone;
-    fill_constant(instruction.dtype, instruction.attrs[0], own(constant), tile);
-    narrow(instruction.dtype, own(constant), tile);
+    fill_constant(instruction.dtype, instruction.attrs[0], own(loads_ + i), tile);  // the same in every tile
+    narrow(instruction.dtype, own(loads_ + i), tile);
+  }
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    const Tensor& to = outputs[k];
+    const auto reg = static_cast<size_t>(program.stores[k]);
+    const bool streamed =
+        is_streamed(static_cast<uint64_t>(element_count(to.layout.shape)) * size_of(to.dtype));
+    const bool computed = reg >= loads_ && program.instructions[reg - loads_].arity() > 0;
+    Call* const call = computed ? &calls_[reg - loads_] : nullptr;
+    if (streamed && call && !call->is_read && call->from == DType::f32 && to.dtype == DType::f32)
+      call->streamed = program.instructions[reg - loads_].op->cpu_streamed;
+    if (call && !call->output && is_plain(to.dtype) && (!streamed || call->streamed))
+      call->output = &to;
+    else
+      stores_.push_back({reg, &to, streamed});
   }
 }
 
@@ -274,45 +290,50 @@ void Machine::load_part(size_t reg, const Tensor& from, int64_t offset, int64_t 
 
 void Machine::run(int64_t at, int64_t n) {
   for (size_t reg = loads_; reg < registers_.size(); ++reg) {
+    const Call& call = calls_[reg - loads_];
     if (program_.instructions[reg - loads_].arity() == 0) continue;
-    const size_t k = output_of_[reg];
-    compute_into(
-        reg, k == kNone ? own(reg) : outputs_[k].data + at * static_cast<int64_t>(size_of(outputs_[k].dtype)),
-        n);
+    void* const result = call.output ? place(*call.output, at) : own(reg);
+    if (call.streamed && n % kStrip == 0 && reinterpret_cast<uintptr_t>(result) % sizeof(Line) == 0) {
+      compute_into(reg, call.streamed, result, n);
+    } else if (call.streamed) {
+      compute(reg, n);
+      stream(own(reg), result, static_cast<size_t>(n) * sizeof(float));
+    } else {
+      compute_into(reg, call.function, result, n);
+    }
   }
-  for (size_t k = 0; k < outputs_.size(); ++k)
-    if (is_streamed_[k])
-      stream_output(k, at, n);
-    else if (output_of_[stored(k)] != k)
-      store(stored(k), outputs_[k], at, n);
+  for (const Store& s : stores_)
+    if (s.is_streamed)
+      stream_register(s.reg, *s.to, at, n);
+    else
+      store(s.reg, *s.to, at, n);
 }
 
-void Machine::stream_output(size_t k, int64_t at, int64_t n) {
-  const Tensor& to = outputs_[k];
-  const auto size = static_cast<int64_t>(size_of(to.dtype));
-  const void* from = registers_[stored(k)];
+void Machine::stream_register(size_t reg, const Tensor& to, int64_t at, int64_t n) const {
+  const void* from = registers_[reg];
   if (!is_plain(to.dtype)) {
     void* scratch = own(registers_.size());
     wide<cpu::store>(to.dtype, from, static_cast<std::byte*>(scratch), int64_t{0}, n);
     from = scratch;
   }
-  stream(from, to.data + at * size, static_cast<size_t>(n * size));
+  stream(from, place(to, at), static_cast<size_t>(n) * size_of(to.dtype));
 }
 
 void Machine::compute(size_t reg, int64_t n) {
-  if (program_.instructions[reg - loads_].arity() > 0) compute_into(reg, own(reg), n);
+  if (program_.instructions[reg - loads_].arity() > 0)
+    compute_into(reg, calls_[reg - loads_].function, own(reg), n);
 }
 
-void Machine::compute_into(size_t reg, void* result, int64_t n) {
+void Machine::compute_into(size_t reg, LaneFunction function, void* result, int64_t n) {
+  const Call& call = calls_[reg - loads_];
   const ElementwiseProgram::Instruction& i = program_.instructions[reg - loads_];
-  if (i.op->arity == 1 && !i.op->cpu[0] && !i.op->cpu[1]) {
-    wide<convert>(program_.dtype_of(i.inputs[0]), input(i, 0), i.dtype, result, n);
-  } else {
-    const void* inputs[3] = {input(i, 0), input(i, 1), input(i, 2)};
-    const int decides = i.op->arity == 3 ? i.inputs[2] : i.inputs[0];
-    i.op->cpu[static_cast<size_t>(lane_of(program_.dtype_of(decides)))](inputs, result, n, i.attrs.data());
-  }
-  if (is_read_[reg]) wide<narrow>(i.dtype, result, n);  // else store() does it
+  const void* inputs[3];
+  for (size_t k = 0; k < 3; ++k) inputs[k] = registers_[call.inputs[k]];
+  if (function)
+    function(inputs, result, n, i.attrs.data());
+  else
+    wide<convert>(call.from, inputs[0], i.dtype, result, n);
+  if (call.is_read && !is_plain(i.dtype)) wide<narrow>(i.dtype, result, n);  // else store() does it
   registers_[reg] = result;
 }
 

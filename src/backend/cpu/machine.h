@@ -38,26 +38,33 @@ class Machine {
   void store(size_t reg, const Tensor& to, int64_t at, int64_t n) const;
 
  private:
-  static constexpr size_t kNone = SIZE_MAX;
+  /// What is looked up once, for it is the same in every tile.
+  struct Call {
+    LaneFunction function = nullptr;  // null: a conversion
+    LaneFunction streamed = nullptr;  // where the output is too large for the caches and nobody reads it
+    std::array<size_t, 3> inputs{};   // registers
+    DType from = DType::f32;          // of the operands
+    bool is_read = false;             // by another instruction
+    const Tensor* output = nullptr;   // that is computed into directly
+  };
+  struct Store {
+    size_t reg;
+    const Tensor* to;
+    bool is_streamed;  // too large for the caches
+  };
   struct alignas(64) Line {  // of the cache
     std::byte bytes[64];
   };
 
-  size_t stored(size_t output) const { return static_cast<size_t>(program_.stores[output]); }
   void* own(size_t reg) const { return memory_.get() + reg * lines_; }
-  const void* input(const ElementwiseProgram::Instruction& i, size_t k) const {
-    return registers_[static_cast<size_t>(i.inputs[k])];
-  }
-  void compute_into(size_t reg, void* result, int64_t n);
-  void stream_output(size_t k, int64_t at, int64_t n);
+  void compute_into(size_t reg, LaneFunction function, void* result, int64_t n);
+  void stream_register(size_t reg, const Tensor& to, int64_t at, int64_t n) const;
 
   const ElementwiseProgram& program_;
-  const std::span<const Tensor> outputs_;
   const size_t loads_;
   std::vector<void*> registers_;
-  std::vector<bool> is_read_;      // by an instruction
-  std::vector<size_t> output_of_;  // that a register is computed into directly
-  std::vector<bool> is_streamed_;  // an output that is too large for the caches
+  std::vector<Call> calls_;  // of the instructions
+  std::vector<Store> stores_;
   size_t lines_ = 0;               // of a register
   std::unique_ptr<Line[]> memory_;
 };

@@ -2,11 +2,11 @@
 
 #include <cmath>
 #include <cstring>
-#include <utility>
 
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/primitives.h"
 #include "backend/cpu/stream.h"
+#include "backend/cpu/transpose.h"
 #include "base/error.h"
 
 namespace weft::cpu {
@@ -28,32 +28,6 @@ void parallel(ThreadPool& pool, int64_t count, int64_t grain, const Body& body) 
 
 constexpr int64_t kRows = 512, kColumns = 512;  // of a task
 
-/// A square of 16-byte vectors in registers: out[i][j] = in[j][i]. Interleaving the halves log2(kLanes) times
-/// transposes.
-template <typename U>
-struct Square {
-  static constexpr size_t kLanes = 16 / sizeof(U);
-  using Vector [[gnu::vector_size(16)]] = U;
-  Vector rows[kLanes];
-
-  void transpose() {
-    for (size_t round = 1; round < kLanes; round *= 2) interleave(std::make_index_sequence<kLanes>());
-  }
-
- private:
-  // Without a loop: GCC 12 keeps an array in registers only when every index is a constant from the start.
-  template <size_t... row>
-  void interleave(std::index_sequence<row...> all) {
-    const Vector next[] = {mixed<row>(all)...};
-    ((rows[row] = next[row]), ...);
-  }
-  template <size_t row, size_t... lane>
-  Vector mixed(std::index_sequence<lane...>) const {
-    return __builtin_shufflevector(rows[row / 2], rows[row / 2 + kLanes / 2],
-                                   ((row % 2 * kLanes + lane) / 2 + lane % 2 * kLanes)...);
-  }
-};
-
 /// memcpy, or stream.
 using Put = void (*)(const void* from, void* to, size_t bytes);
 
@@ -63,48 +37,6 @@ void put_cached(const void* from, void* to, size_t bytes) {
 
 Put put_for(int64_t bytes) {
   return is_streamed(static_cast<uint64_t>(bytes)) ? stream : put_cached;
-}
-
-/// (rows, columns) whose rows are side by side in the input and whose columns are in the output. Blocks of
-/// one cache line by four go through a buffer: both sides then use whole lines, also when their strides are
-/// powers of two that share a cache set.
-template <typename U>
-void transpose_block(const U* from, int64_t from_stride, U* to, int64_t to_stride, int64_t rows,
-                     int64_t columns, Put put) {
-  constexpr int64_t kSide = 64 / sizeof(U), kWidth = 4 * kSide, kLanes = Square<U>::kLanes;
-  alignas(64) U buffer[kSide][kWidth];
-  for (int64_t c = 0; c < columns; c += kWidth) {
-    // Meanwhile the next columns come into L2, in the order in which they lie. In L1 lines of such strides
-    // drive each other out.
-    const U* next = from + (c + kWidth) * from_stride;
-    int64_t ahead = 0;
-    for (int64_t r = 0; r < rows; r += kSide) {
-      const int64_t height = std::min(kSide, rows - r), width = std::min(kWidth, columns - c);
-      const int64_t whole = height == kSide ? width / kSide * kSide : 0;  // columns that fill lines
-      const U* source = from + c * from_stride + r;
-      U* target = to + r * to_stride + c;
-      for (int64_t j = 0; j < whole; j += kLanes) {
-        for (int64_t q = 0; q < kLanes; ++q) __builtin_prefetch(next + ahead + q * kSide, 0, 2);
-        ahead += kLanes * kSide;
-        if (ahead >= rows) {
-          ahead = 0;
-          next += from_stride;
-        }
-        for (int64_t i = 0; i < kSide; i += kLanes) {
-          Square<U> square;
-          for (int64_t q = 0; q < kLanes; ++q)
-            std::memcpy(&square.rows[q], source + (j + q) * from_stride + i, 16);
-          square.transpose();
-          for (int64_t q = 0; q < kLanes; ++q) std::memcpy(&buffer[i + q][j], &square.rows[q], 16);
-        }
-      }
-      if (whole > 0)
-        for (int64_t i = 0; i < kSide; ++i)
-          put(buffer[i], target + i * to_stride, static_cast<size_t>(whole) * sizeof(U));
-      for (int64_t i = 0; i < height; ++i)
-        for (int64_t j = whole; j < width; ++j) target[i * to_stride + j] = source[j * from_stride + i];
-    }
-  }
 }
 
 /// The dim that is contiguous in the input, where the inner dim is contiguous in the output only; -1 if there
@@ -128,22 +60,22 @@ void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Ten
   const int64_t bands = (rows.size + kRows - 1) / kRows, bars = (columns.size + kColumns - 1) / kColumns;
   const int64_t area = std::min(kRows, rows.size) * std::min(kColumns, columns.size);
   const auto size = static_cast<int64_t>(bytes);
-  const Put put = put_for(rows.strides[1] * size % 64 == 0 ? walk.count() * size : 0);  // whole lines only
+  const bool streamed =
+      is_streamed(static_cast<uint64_t>(walk.count() * size)) && rows.strides[1] * size % 64 == 0;
   parallel(pool, rest.count() * bands * bars, kGrain / area, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t place = task / (bands * bars), row = task / bars % bands * kRows,
                     column = task % bars * kColumns;
       rest.runs(place, place + 1, [&](int64_t, const Walk::Offsets& offsets, int64_t) {
-        const auto as = [&]<typename U>(U) {
-          transpose_block(in.as<const U>() + offsets[0] + row + column * columns.strides[0],
-                          columns.strides[0], out.as<U>() + offsets[1] + row * rows.strides[1] + column,
-                          rows.strides[1], std::min(kRows, rows.size - row),
-                          std::min(kColumns, columns.size - column), put);
-        };
-        if (bytes == 1) as(uint8_t{});
-        if (bytes == 2) as(uint16_t{});
-        if (bytes == 4) as(uint32_t{});
-        if (bytes == 8) as(uint64_t{});
+        const std::byte* from = at(in.data, offsets[0] + row + column * columns.strides[0], bytes);
+        std::byte* to = at(out.data, offsets[1] + row * rows.strides[1] + column, bytes);
+        transpose_block(bytes, {.from = from,
+                                .to = to,
+                                .from_stride = columns.strides[0],
+                                .to_stride = rows.strides[1],
+                                .rows = std::min(kRows, rows.size - row),
+                                .columns = std::min(kColumns, columns.size - column),
+                                .is_streamed = streamed && reinterpret_cast<uintptr_t>(to) % 64 == 0});
       });
     }
     hwy::FlushStream();

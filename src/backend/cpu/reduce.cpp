@@ -136,18 +136,17 @@ struct Fold {
             next += stride;
           }
           Lane line[kLine];  // in registers
-          std::copy_n(lanes + begin, kLine, line);
+          std::fill_n(line, kLine, static_cast<Lane>(Rule::kStart));
           for (int64_t r = 0; r < kRows; ++r)
             for (int64_t l = 0; l < kLine; ++l) line[l] = Rule::step(line[l], x[r * stride + begin + l]);
-          std::copy_n(line, kLine, lanes + begin);
+          for (int64_t l = 0; l < kLine; ++l) accs[begin + l] = Rule::step(accs[begin + l], line[l]);
         }
       }
       for (int64_t j = begin; j < count; ++j) {
-        Lane lane = lanes[j];
+        auto lane = static_cast<Lane>(Rule::kStart);
         for (int64_t r = 0; r < kRows; ++r) lane = Rule::step(lane, x[r * stride + j]);
-        lanes[j] = lane;
+        accs[j] = Rule::step(accs[j], lane);
       }
-      if ((rows += kRows) >= 16) flush(count);
     }
     void flush(int64_t count) {
       for (int64_t j = 0; j < count; ++j) accs[j] = Rule::step(accs[j], lanes[j]);

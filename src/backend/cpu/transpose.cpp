@@ -1,0 +1,140 @@
+// Blocks of a matrix, columns to rows, for each target.
+
+// Baseline, AVX2, AVX-512 and NEON; each target is another compilation of this file.
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/transpose.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target, which includes this file again for each target.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "backend/cpu/transpose.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr size_t kMostRows = HWY_TARGET == HWY_AVX3 ? 16 : 8;  // half of the registers
+
+/// A square of vectors in registers: out[i][j] = in[j][i]. Interleaving the halves of some rows, or taking
+/// them apart, log2 of their number times transposes: first inside of units of 16 bytes, then the units,
+/// because processors have instructions for that which are twice as fast as any shuffle.
+template <typename U>
+struct Square {
+  // Of halves, 32 bytes are slower than 16: 60 instead of 67 % of a copy's speed.
+  static constexpr size_t kMost = sizeof(U) < 4 ? 16 : kMostRows * sizeof(U);
+  static constexpr size_t kBytes =
+      std::max<size_t>(16, std::min(hn::MaxLanes(hn::ScalableTag<uint8_t>()), kMost));
+  static constexpr size_t kLanes = kBytes / sizeof(U), kUnit = 16 / sizeof(U), kUnits = kLanes / kUnit;
+  using Vector [[gnu::vector_size(kBytes)]] = U;
+  Vector rows[kLanes];
+
+  void transpose() {
+    for (size_t round = 1; round < kUnit; round *= 2) step<false>(std::make_index_sequence<kLanes>());
+    for (size_t round = 1; round < kUnits; round *= 2) step<true>(std::make_index_sequence<kLanes>());
+  }
+
+ private:
+  // Without a loop: GCC 12 keeps an array in registers only when every index is a constant from the start.
+  template <bool whole_units, size_t... row>
+  void step(std::index_sequence<row...> all) {
+    const Vector next[] = {(whole_units ? parted<row>(all) : mixed<row>(all))...};
+    ((rows[row] = next[row]), ...);
+  }
+  template <size_t row, size_t... lane>
+  Vector mixed(std::index_sequence<lane...>) const {
+    constexpr size_t kFirst = row / kUnit * kUnit + row % kUnit / 2;
+    return __builtin_shufflevector(
+        rows[kFirst], rows[kFirst + kUnit / 2],
+        (lane / kUnit * kUnit + (row % 2 * kUnit + lane % kUnit) / 2 + lane % 2 * kLanes)...);
+  }
+  template <size_t row, size_t... lane>
+  Vector parted(std::index_sequence<lane...>) const {
+    constexpr size_t kHalf = std::max<size_t>(kUnits / 2, 1), kPart = row / kUnit / kHalf % 2;
+    constexpr size_t kFirst = row / kUnit % kHalf * 2 % kUnits * kUnit + row % kUnit;
+    return __builtin_shufflevector(rows[kFirst], rows[(kFirst + kUnit) % kLanes],
+                                   ((2 * (lane / kUnit) + kPart) * kUnit + lane % kUnit)...);
+  }
+};
+
+/// Blocks of one cache line by four go through a buffer: both sides then use whole lines, also when their
+/// strides are powers of two that share a cache set.
+template <typename U>
+void transpose(const Transposition& block) {
+  constexpr int64_t kSide = 64 / sizeof(U), kWidth = 4 * kSide, kLanes = Square<U>::kLanes;
+  constexpr hn::ScalableTag<U> lanes;
+  alignas(64) U buffer[kSide][kWidth];
+  const int64_t rows = block.rows, columns = block.columns, stride = block.from_stride;
+  for (int64_t c = 0; c < columns; c += kWidth) {
+    const U* from = static_cast<const U*>(block.from) + c * stride;
+    U* to = static_cast<U*>(block.to) + c;
+    // Meanwhile the next columns come into L2, in the order in which they lie. In L1 lines of such strides
+    // drive each other out.
+    const U* next = from + kWidth * stride;
+    int64_t ahead = 0;
+    for (int64_t r = 0; r < rows; r += kSide) {
+      const int64_t height = std::min(kSide, rows - r), width = std::min(kWidth, columns - c);
+      const int64_t whole = height == kSide ? width / kSide * kSide : 0;  // columns that fill lines
+      const U* source = from + r;
+      U* target = to + r * block.to_stride;
+      for (int64_t j = 0; j < whole; j += kLanes) {
+        for (int64_t i = 0; i < kSide; i += kLanes) {
+          Square<U> square;
+          for (int64_t q = 0; q < kLanes; ++q)
+            std::memcpy(&square.rows[q], source + (j + q) * stride + i, Square<U>::kBytes);
+          square.transpose();
+          for (int64_t q = 0; q < kLanes; ++q)
+            std::memcpy(&buffer[i + q][j], &square.rows[q], Square<U>::kBytes);
+        }
+        for (int64_t q = 0; q < kLanes; ++q) __builtin_prefetch(next + ahead + q * kSide, 0, 2);
+        ahead += kLanes * kSide;
+        if (ahead >= rows) {
+          ahead = 0;
+          next += stride;
+        }
+      }
+      if (whole == kWidth && block.is_streamed) {
+        for (int64_t i = 0; i < kSide; ++i)
+          for (int64_t j = 0; j < kWidth; j += hn::MaxLanes(lanes))
+            hn::Stream(hn::Load(lanes, buffer[i] + j), lanes, target + i * block.to_stride + j);
+      } else if (whole > 0) {
+        for (int64_t i = 0; i < kSide; ++i)
+          std::memcpy(target + i * block.to_stride, buffer[i], static_cast<size_t>(whole) * sizeof(U));
+      }
+      for (int64_t i = 0; i < height; ++i)
+        for (int64_t j = whole; j < width; ++j) target[i * block.to_stride + j] = source[j * stride + i];
+    }
+  }
+}
+
+void transpose_bytes(size_t bytes, const Transposition& block) {
+  if (bytes == 1) transpose<uint8_t>(block);
+  if (bytes == 2) transpose<uint16_t>(block);
+  if (bytes == 4) transpose<uint32_t>(block);
+  if (bytes == 8) transpose<uint64_t>(block);
+}
+
+}  // namespace
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+
+HWY_EXPORT(transpose_bytes);
+
+void transpose_block(size_t bytes, const Transposition& block) {
+  HWY_DYNAMIC_DISPATCH(transpose_bytes)(bytes, block);
+}
+
+}  // namespace weft::cpu
+#endif
