@@ -106,29 +106,17 @@ std::string element_value(Builder& builder, const Plan& plan, std::string_view a
 
 /// fold(base, begin, end, stride): the state of elements begin, begin + stride ... of the output whose
 /// elements start at `base`. In runs of 32, so that sums of floats lose little.
-std::string fold_text(const Context& context, Builder& builder, const Plan& plan) {
+std::string fold_text(Builder& builder, const Plan& plan) {
   const std::string unravel = builder.unravel(plan.reduced, "j");
-  std::string text =
-      fmt::format("fn state_at(base: u32, j: u32) -> State {{\n{}  return state_of({}, j);\n}}\n", unravel,
-                  element_value(builder, plan, "base + at0"));
-  text +=
-      "fn fold(base: u32, begin: u32, end: u32, stride: u32) -> State {\n"
+  return fmt::format(
+      "fn state_at(base: u32, j: u32) -> State {{\n{}  return state_of({}, j);\n}}\n"
+      "fn fold(base: u32, begin: u32, end: u32, stride: u32) -> State {{\n"
       "  var total = start();\n  var j = begin;\n"
-      "  while (j < end) {\n    var part = start();\n    var k = 0u;\n";
-  // Loads of several elements go out together; on a software adapter that only takes longer to compile.
-  constexpr int kTogether = 8;
-  if (!context.software) {
-    text += fmt::format("    for (; k < 32u && (end - j - 1u) / stride >= {}u; k += {}u) {{\n", kTogether - 1,
-                        kTogether);
-    for (int i = 0; i < kTogether; ++i)
-      text += fmt::format("      let s{0} = state_at(base, j + {0}u * stride);\n", i);
-    for (int i = 0; i < kTogether; ++i) text += fmt::format("      part = join(part, s{});\n", i);
-    text += fmt::format("      j += {}u * stride;\n      if (j >= end) {{ break; }}\n    }}\n", kTogether);
-  }
-  return text +
-         "    for (; k < 32u && j < end; k++) {\n      part = join(part, state_at(base, j));\n      j += "
-         "stride;\n    }\n"
-         "    total = join(total, part);\n  }\n  return total;\n}\n";
+      "  while (j < end) {{\n    var part = start();\n"
+      "    for (var k = 0u; k < 32u && j < end; k++) {{\n      part = join(part, state_at(base, j));\n      "
+      "j += stride;\n    }}\n"
+      "    total = join(total, part);\n  }}\n  return total;\n}}\n",
+      unravel, element_value(builder, plan, "base + at0"));
 }
 
 std::string base_text(Builder& builder, const Plan& plan) {
@@ -159,7 +147,7 @@ std::string word_body(Builder& builder, const Plan& plan, std::string_view fold)
 void by_thread(Context& context, const Plan& plan) {
   Builder builder("reduce_thread");
   builder.code =
-      rule_text(plan) + fold_text(context, builder, plan) + base_text(builder, plan) +
+      rule_text(plan) + fold_text(builder, plan) + base_text(builder, plan) +
       fmt::format("fn element(i: u32) -> Result {{ return Result(result(fold(base_of(i), 0u, {}, 1u))); }}\n",
                   builder.number(plan.length));
   builder.elements = plan.outputs * plan.length;
@@ -173,8 +161,7 @@ int64_t words(const Plan& plan) {
 
 void by_group(Context& context, const Plan& plan) {
   Builder builder("reduce_group");
-  builder.code =
-      rule_text(plan) + tree_text(plan) + fold_text(context, builder, plan) + base_text(builder, plan);
+  builder.code = rule_text(plan) + tree_text(plan) + fold_text(builder, plan) + base_text(builder, plan);
   const std::string fold =
       fmt::format("fold(base_of(i), thread, {}, {}u)", builder.number(plan.length), plan.threads);
   const std::string body = word_body(builder, plan, fold);
@@ -189,8 +176,7 @@ void by_pieces(Context& context, const Plan& plan, int64_t pieces) {
   const gpu::Buffer partial = context.scratch(plan.outputs * pieces * words_of_state, "partial");
   {
     Builder builder("reduce_pieces");
-    builder.code =
-        rule_text(plan) + tree_text(plan) + fold_text(context, builder, plan) + base_text(builder, plan);
+    builder.code = rule_text(plan) + tree_text(plan) + fold_text(builder, plan) + base_text(builder, plan);
     const std::string to = builder.write(partial), n = builder.number(pieces), chunk = builder.number(size);
     std::string body = fmt::format(
         "  let begin = index % {0} * {1};\n"

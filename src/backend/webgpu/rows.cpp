@@ -32,7 +32,7 @@ class Writer {
         rows_(walks_.rows()),
         length_(walks_.length()) {
     // Loads of several elements go out together; on a software adapter that only takes longer to compile.
-    if (!context.software && length_ >= 4 * lanes) together_ = length_ >= 8 * lanes ? 8 : 4;
+    if (!context.software && length_ >= 4 * lanes) together_ = 4;
     for (size_t k = 0; k < step.outputs.size(); ++k) {
       const auto reg = static_cast<size_t>(step.program->stores[k]);
       (is_row_output(k) ? row_stores_ : element_stores_).push_back({k, reg});
