@@ -3,8 +3,7 @@
 // and what attention gives.
 //
 // TEAM invocations share four keys, VALUE_TEAM share VALUE_KEYS values, each with eight columns of them: a load of halves has
-// 16 bytes. All loads of KEYS keys and their values are under way before the first score is needed; where keys follow each other,
-// those of the next KEYS, too.
+// 16 bytes. All loads of KEYS keys and their values are under way before the first score is needed.
 // Written around this by cached_decode.cpp: the constants; sizes; key_words, value_words; query_element, key_row,
 // key_position, key_sequence, position, sequence, slope; put, which returns 0. IN_ORDER: a token sees the keys from one up
 // to itself, so none has to be looked for. A kernel of ONE_DISPATCH has cached_combine.wgsl, too.
@@ -146,41 +145,6 @@ fn put_sums(place: Place, split: u32, first_head: u32, end_head: u32, thread: u3
   return returned;
 }
 
-// What is loaded of a chunk of KEYS keys from `first` on. No load waits for another's condition: rows that are not seen are read
-// from a place that can be.
-fn rows_of_keys(first: u32, token: u32, end: u32, thread: u32) -> array<u32, 4> {
-  var rows = array<u32, 4>();
-  #for k 4
-  rows[$k] = row_of(first + thread / TEAM * 4u + $k, token, end);
-  #endfor
-  return rows;
-}
-fn rows_of_values(first: u32, token: u32, end: u32, thread: u32) -> array<u32, VALUE_KEYS> {
-  var rows = array<u32, VALUE_KEYS>();
-  #for k VALUE_KEYS
-  rows[$k] = row_of(first + thread / VALUE_TEAM * VALUE_KEYS + $k, token, end);
-  #endfor
-  return rows;
-}
-fn load_keys(rows: array<u32, 4>, key_head: u32, thread: u32) -> array<Raw, 4u * LOADS> {
-  var raw = array<Raw, 4u * LOADS>();
-  #for j LOADS
-  #for k 4
-  raw[$j * 4u + $k] =
-      load_key(rows[$k] * key_pitch() + key_head * EIGHTS + min($j * TEAM + thread % TEAM, EIGHTS - 1u));
-  #endfor
-  #endfor
-  return raw;
-}
-fn load_values(rows: array<u32, VALUE_KEYS>, key_head: u32, thread: u32) -> array<Raw, VALUE_KEYS> {
-  var values = array<Raw, VALUE_KEYS>();
-  #for k VALUE_KEYS
-  values[$k] =
-      load_value(rows[$k] * value_pitch() + key_head * VALUE_EIGHTS + min(thread % VALUE_TEAM, VALUE_EIGHTS - 1u));
-  #endfor
-  return values;
-}
-
 fn decode(index: u32, thread: u32) {
   let place = place_of(index / splits());
   let split = index % splits();
@@ -202,6 +166,7 @@ fn decode(index: u32, thread: u32) {
   let team = thread / TEAM;
   let member = thread % TEAM;
   let part = thread / VALUE_TEAM;
+  let value_eight = thread % VALUE_TEAM;
   let lane = thread % LANES;
   let lane_head = thread / LANES;
   var top = HIDDEN;  // of the lane's head
@@ -211,28 +176,43 @@ fn decode(index: u32, thread: u32) {
   let sequence_key = first_key(place.token);
   let end = min(range.x + (split + 1u) * split_chunks * KEYS, range.y);
   #if IN_ORDER
-  // Loads of the next chunk are on their way while this one is worked at, and where its rows are is known by then.
-  let begin = range.x + split * split_chunks * KEYS;
-  var raw = load_keys(rows_of_keys(begin, place.token, end, thread), place.key_head, thread);
-  var values = load_values(rows_of_values(begin, place.token, end, thread), place.key_head, thread);
-  var key_rows = rows_of_keys(begin + KEYS, place.token, end, thread);
-  var value_rows = rows_of_values(begin + KEYS, place.token, end, thread);
   {
-    for (var first = begin; first < end; first += KEYS) {
-      any = true;
+    for (var first = range.x + split * split_chunks * KEYS; first < end; first += KEYS) {
   #else
   for (var span = range.x + split * split_chunks * KEYS; span < end; span += SPAN) {
     var chunks = find_keys(place.token, sequence_key + span, sequence_key + min(span + SPAN, end), thread);
     while (chunks != 0u) {
       let first = firstTrailingBit(chunks) * KEYS;
       chunks &= chunks - 1u;
+  #endif
       any = true;
-      let raw = load_keys(rows_of_keys(first, place.token, end, thread), place.key_head, thread);
-      var values = load_values(rows_of_values(first, place.token, end, thread), place.key_head, thread);
+
+      // No load waits for another's condition: rows that are not seen are read from a place that can be.
+      var key_rows = array<u32, 4>();
+      #for k 4
+      key_rows[$k] = row_of(first + team * 4u + $k, place.token, end);
+      #endfor
+      var value_rows = array<u32, VALUE_KEYS>();
+      #for k VALUE_KEYS
+      value_rows[$k] = row_of(first + part * VALUE_KEYS + $k, place.token, end);
+      #endfor
+      var raw = array<Raw, 4u * LOADS>();
+      #for j LOADS
+      #for k 4
+      raw[$j * 4u + $k] = load_key(
+          key_rows[$k] * key_pitch() + place.key_head * EIGHTS + min($j * TEAM + member, EIGHTS - 1u));
+      #endfor
+      #endfor
+      var values = array<Raw, VALUE_KEYS>();
+      #for k VALUE_KEYS
+      values[$k] = load_value(
+          value_rows[$k] * value_pitch() + place.key_head * VALUE_EIGHTS + min(value_eight, VALUE_EIGHTS - 1u));
+      #endfor
+      #if !IN_ORDER
       #for k VALUE_KEYS
       if (!is_seen(first + part * VALUE_KEYS + $k, end)) { values[$k] = Raw(); }  // perhaps no number
       #endfor
-  #endif
+      #endif
 
       workgroupBarrier();  // queries and, of the chunk before, weights
 
@@ -256,10 +236,6 @@ fn decode(index: u32, thread: u32) {
         #endfor
       }
       #endfor
-      #if IN_ORDER
-      raw = load_keys(key_rows, place.key_head, thread);
-      key_rows = rows_of_keys(first + 2u * KEYS, place.token, end, thread);
-      #endif
       #for h HEADS
       {
         let product = team_sums(products[$h], thread);
@@ -307,10 +283,6 @@ fn decode(index: u32, thread: u32) {
         #endfor
       }
       #endfor
-      #if IN_ORDER
-      values = load_values(value_rows, place.key_head, thread);
-      value_rows = rows_of_values(first + 2u * KEYS, place.token, end, thread);
-      #endif
     }
   }
 
