@@ -25,7 +25,8 @@
 ///   nibbles, bytes  256, 5   the factor | 16 parts of 8 bits
 ///
 /// A section holds its units row by row, and starts at a multiple of 4 words. Rows are filled up with zeros
-/// to a multiple of 16.
+/// to a multiple of 16. A GPU has 32 rows side by side (16 where their number is odd): a unit of each, then
+/// the next unit of each.
 ///
 /// A CPU interleaves 16 rows, word by word, so that a vector holds the same elements of several rows. Four
 /// such groups are a panel: a tile of each, then the next tile of each. So a product reads its weights from

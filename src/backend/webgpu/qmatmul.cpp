@@ -98,10 +98,11 @@ bool pays_dequantized(const Context& context, const Step& step, int64_t m) {
   return context.software && step.kernel == "qmatmul_packed" && m > kMostVectors;
 }
 
-/// Whether there is room for x in the workgroup's memory, which a workgroup needs all of.
-bool stages(const gpu::Device& device, const QuantForm& form, int64_t x_vectors, int64_t row_vectors) {
+/// Whether there is room for x in the workgroup's memory, which a workgroup needs all of, if there are not
+/// more than `most` vectors of it.
+bool stages(const gpu::Device& device, const QuantForm& form, int64_t x_vectors, int64_t most) {
   const int64_t terms = 4 * form.threads * form.rows * form.vectors, tables = 1024;
-  return form.beside && form.lanes > 1 && x_vectors <= form.vectors * row_vectors &&
+  return form.beside && form.lanes > 1 && x_vectors <= most &&
          16 * x_vectors + terms + tables + form.memory <= device.limits().max_workgroup_memory;
 }
 
@@ -277,8 +278,11 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
   } else {
     declare_packed(context, builder, packed, packing, form.barriers);
   }
-  const int64_t x_vectors = element_count(x.layout.shape) / 4, blocks = packing.k / 32;
-  const bool staged = stages(context.device, form, x_vectors, blocks * (codes ? bits / 4 + 1 : 8));
+  // The size of x is part of the kernel's text then: several rows only where all sizes are.
+  const int64_t x_vectors = element_count(x.layout.shape) / 4,
+                row_vectors = packing.k / 32 * (codes ? bits / 4 + 1 : 8);
+  const bool staged =
+      stages(context.device, form, x_vectors, (builder.literal ? form.vectors : 1) * row_vectors);
   builder.code += fmt::format("fn x_vector(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n",
                               builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
   builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}); }}\n", codes ? "vec4<u32>" : "vec4<f32>",
@@ -287,7 +291,7 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
     const int64_t together = blocks_of_scales(coding.scales), common = std::gcd(form.ahead, together);
     builder.settings.push_back({"SHARED", form.lanes > 1});
     builder.settings.push_back({"STAGED", staged});
-    builder.settings.push_back({"X_VECTORS", static_cast<uint32_t>(x_vectors)});
+    builder.settings.push_back({"X_VECTORS", static_cast<uint32_t>(staged ? x_vectors : 0)});
     builder.settings.push_back({"UNITS", static_cast<uint32_t>(form.ahead / common)});
     builder.settings.push_back({"LOOSE", form.ahead % together == 0 ? 0u : 1u});
     if (staged) builder.code += "var<workgroup> staged: array<vec4<u32>, X_VECTORS>;\n";

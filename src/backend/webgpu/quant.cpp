@@ -244,10 +244,8 @@ void dequantize_packed(Context& context, const Step& step) {
         "halves_of(high.zw));\n}}\n"
         "fn halves_of(x: vec2<f32>) -> u32 {{ return weft_to_f16(x.x) | (weft_to_f16(x.y) << 16u); }}\n",
         to);
-  // Four rows at a time where they are interleaved, else all that lie side by side.
-  const int64_t rows = context.software
-                           ? (packing.n + 3) / 4
-                           : (packing.n + packing.together - 1) / packing.together * packing.together;
+  // Four rows at a time where they are interleaved.
+  const int64_t rows = context.software ? (packing.n + 3) / 4 : packing.n;
   builder.code += embedded::webgpu_kernels(context.software ? "dequantize_interleaved" : "dequantize_packed");
   builder.groups(context, (rows * packing.k / 8 + 255) / 256, 256,
                  "  dequantize_eight(index * 256u + thread);\n");
