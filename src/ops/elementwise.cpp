@@ -69,7 +69,7 @@ Lanes lanes() {
     else
       return cpu::Wide<loop>::best();
   };
-  return {{best.template operator()<loops>()...}};
+  return { {best.template operator()<loops>()...} };
 }
 
 /// The same where the first is of floats that stay floats.
@@ -444,14 +444,13 @@ std::vector<Op> binary_ops() {
 std::vector<Op> other_ops() {
   Op where{
       .name = "where", .kind = OpKind::elementwise, .min_inputs = 3, .max_inputs = 3, .promotes_from = 1};
-  const Lanes select = float_lanes<select3<float>, select3<int32_t>, select3<uint32_t>, select3<int64_t>,
-                                   select3<int32_t>>();
-  where.scalar = {
-      .arity = 3,
-      .cpu = select.functions,
-      .cpu_streamed = select.streamed,
-      .wgsl = {"select({2}, {1}, {0})", "select({2}, {1}, {0})", "select({2}, {1}, {0})", "",
-               "select({2}, {1}, {0})"}};
+  const Lanes select =
+      float_lanes<select3<float>, select3<int32_t>, select3<uint32_t>, select3<int64_t>, select3<int32_t>>();
+  where.scalar = {.arity = 3,
+                  .cpu = select.functions,
+                  .cpu_streamed = select.streamed,
+                  .wgsl = {"select({2}, {1}, {0})", "select({2}, {1}, {0})", "select({2}, {1}, {0})", "",
+                           "select({2}, {1}, {0})"}};
   where.infer = [](const OpCall& c) -> std::vector<OutputSpec> {
     if (c.inputs[0].dtype() != DType::boolean)
       fail(ErrorKind::invalid, "[where] the condition is {}, not bool", name_of(c.inputs[0].dtype()));

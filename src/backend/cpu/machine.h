@@ -65,7 +65,7 @@ class Machine {
   std::vector<void*> registers_;
   std::vector<Call> calls_;  // of the instructions
   std::vector<Store> stores_;
-  size_t lines_ = 0;               // of a register
+  size_t lines_ = 0;  // of a register
   std::unique_ptr<Line[]> memory_;
 };
 
