@@ -8,7 +8,7 @@
 namespace weft::gpu {
 namespace {
 
-constexpr size_t kMaxBindGroups = 65'536;
+constexpr size_t kMaxBindGroups = 16'384;  // a library needs 2 to 4 KB for one
 
 /// Images are those bindings that are no buffers.
 abi::BindGroupLayout create_group_layout(const Device::State& d,

@@ -309,11 +309,12 @@ TEST_SUITE("base: gemm") {
               right{b.bytes.data(), DType::f32, transposed ? 1 : n, transposed ? k : 1};
           std::vector<float> want(static_cast<size_t>(m * n)), got(want.size());
           cpu::gemm(*pool, m, n, k, left, right, want.data(), n);
-          cpu::gemm(*pool, m, n, k, left, right, got.data(), n, [&, n = n](const cpu::GemmBlock& block) {
-            for (int64_t i = block.row; i < block.row + block.rows; ++i)
-              for (int64_t j = block.column; j < block.column + block.columns; ++j)
-                got[static_cast<size_t>(i * n + j)] += 1000;
-          });
+          cpu::gemm(*pool, m, n, k, left, right, got.data(), n,
+                    [&, columns = n](const cpu::GemmBlock& block) {
+                      for (int64_t i = block.row; i < block.row + block.rows; ++i)
+                        for (int64_t j = block.column; j < block.column + block.columns; ++j)
+                          got[static_cast<size_t>(i * columns + j)] += 1000;
+                    });
           for (float& x : want) x += 1000;
           CAPTURE(m);
           CAPTURE(n);
