@@ -351,7 +351,8 @@ void Builder::dispatch(Context& context) {
   if (lockstep) text = gpu::replace_all(text, "workgroupBarrier();", "");
   text += needed_prelude(text);
   Tape::Dispatch numbers{.numbers = numbers_, .constants = constants_};
-  if (numbers_.size() > 64) {  // more than Params holds
+  if (constants_.empty() && text.find("params.") == text.npos) numbers.numbers.clear();
+  if (numbers.numbers.size() > 64) {  // more than Params holds
     text = numbers_from_buffer(text);
     numbers.table = context.device.alloc(numbers_.size() * 4, "numbers");
     context.device.write(numbers.table, 0, std::as_bytes(std::span(numbers_)));
@@ -367,10 +368,7 @@ void Builder::dispatch(Context& context) {
                               writes_[i] ? "read_write" : "read",
                               numbers.table && i + 1 == bindings_.size() ? "numbers" : fmt::format("b{}", i),
                               element_type(widths_[i]));
-  const bool needs_numbers = !constants_.empty() || text.find("params.") != text.npos;
-  if (!numbers.table && !needs_numbers) {
-    numbers.numbers.clear();
-  } else if (!numbers.table) {
+  if (!numbers.table && !numbers.numbers.empty()) {
     head += "struct Params {\n";
     for (size_t i = 0; i < numbers_.size(); ++i) head += fmt::format("  p{}: u32,\n", i);
     head += "}\n";

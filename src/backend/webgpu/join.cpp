@@ -311,7 +311,7 @@ std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, 
     return blocks % (lanes * ahead) == 0 && ahead <= 8 && rows * vectors <= 8 && rows * ahead <= 16 &&
            tile.width * tiles % rows == 0 && tile.width * tiles <= 128 && common % tiles == 0 &&
            form.threads >= 32 && form.threads <= limits.max_workgroup_threads &&
-           4 * form.threads * rows * vectors + form.memory + 1024 <= limits.max_workgroup_memory;
+           shared_bytes(form) <= limits.max_workgroup_memory;
   };
   const int64_t busy = cpu ? 64 : 512;  // invocations
   int64_t tiles = 1;

@@ -23,6 +23,11 @@ namespace {
 constexpr int64_t kMostVectors = 8;  // rows of x that multiply_vectors takes at once
 constexpr int64_t kFewRows = 24;     // up to which weights are read again rather than tiles left half empty
 
+/// So many rows of x at once.
+int64_t vectors_for(int64_t m) {
+  return std::min(kMostVectors, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m))));
+}
+
 std::string number_function(std::string_view name, const std::string& value) {
   return fmt::format("fn {}() -> u32 {{ return {}; }}\n", name, value);
 }
@@ -101,9 +106,8 @@ bool pays_dequantized(const Context& context, const Step& step, int64_t m) {
 /// Whether there is room for x in the workgroup's memory, which a workgroup needs all of, if there are not
 /// more than `most` vectors of it.
 bool stages(const gpu::Device& device, const QuantForm& form, int64_t x_vectors, int64_t most) {
-  const int64_t terms = 4 * form.threads * form.rows * form.vectors, tables = 1024;
   return form.beside && form.lanes > 1 && x_vectors <= most &&
-         16 * x_vectors + terms + tables + form.memory <= device.limits().max_workgroup_memory;
+         16 * x_vectors + shared_bytes(form) <= device.limits().max_workgroup_memory;
 }
 
 void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t n, int64_t k) {
@@ -159,6 +163,11 @@ std::string vectors_text(const QuantForm& form) {
   if (form.interleaved) return std::string(embedded::webgpu_kernels("qmatmul_lanes"));
   if (form.beside) return std::string(embedded::webgpu_kernels("qmatmul_rows"));
   return total_function(form).append(embedded::webgpu_kernels("qmatmul_vectors"));
+}
+
+int64_t shared_bytes(const QuantForm& form) {
+  constexpr int64_t kTable = 1024;
+  return 4 * form.threads * form.rows * form.vectors + kTable + form.memory;
 }
 
 int64_t divisor(int64_t x, int64_t most) {
@@ -228,8 +237,7 @@ void declare_packed(Context& context, Builder& builder, const Operand& packed, c
 }
 
 QuantForm packed_form(const gpu::Device& device, int64_t m, int64_t blocks) {
-  const int64_t vectors =
-      std::min(kMostVectors, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m))));
+  const int64_t vectors = vectors_for(m);
   // Invocations are SIMD lanes of a CPU: each takes its rows alone.
   if (device.type() == gpu::AdapterType::cpu) return {.threads = 64, .barriers = false, .beside = true};
   if (m > kFewRows) return {.tiles = true, .threads = 256};
@@ -244,8 +252,7 @@ QuantForm packed_form(const gpu::Device& device, int64_t m, int64_t blocks) {
 
 QuantForm floats_form(const gpu::Device& device, int64_t m, int64_t n, int64_t units) {
   const gpu::Features& features = device.features();
-  const int64_t vectors =
-      std::min(kMostVectors, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m))));
+  const int64_t vectors = vectors_for(m);
   if (device.type() == gpu::AdapterType::cpu) return {.threads = 64, .barriers = false};
   if (m > kFewRows) return {.tiles = true, .threads = 256};
   QuantForm form{.threads = 256, .lanes = 32, .rows = 1, .vectors = vectors};

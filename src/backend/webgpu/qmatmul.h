@@ -29,6 +29,8 @@ QuantForm packed_form(const gpu::Device& device, int64_t m, int64_t blocks);
 QuantForm floats_form(const gpu::Device& device, int64_t m, int64_t n, int64_t units);
 /// On software adapters: each lane of a subgroup takes rows of weights, for tiles of so many of them.
 QuantForm lanes_form(const gpu::Features& features, int64_t tile);
+/// Of the workgroup's memory, for sums, a table of levels and what others need.
+int64_t shared_bytes(const QuantForm& form);
 /// The largest number up to `most` that divides `x`.
 int64_t divisor(int64_t x, int64_t most);
 

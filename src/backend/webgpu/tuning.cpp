@@ -135,6 +135,28 @@ struct Search {
   }
 };
 
+/// Of a few ways to do one thing, the fastest one when all these steps run one after the other: what is in a
+/// cache, and how a kernel begins while the one before it ends, is not as when one kind of step runs alone.
+Way fastest_among_others(gpu::Device& device, Tuning& tuning, const std::string& key,
+                         const std::vector<Way>& few, std::span<const Step> stream,
+                         std::span<const gpu::Buffer* const> buffers) {
+  std::vector<std::unique_ptr<Trial>> trials;
+  for (const Way& way : few) {
+    tuning.set(key, way);
+    trials.push_back(std::make_unique<Trial>(device, tuning, stream, buffers));
+    trials.back()->prepare();
+  }
+  for (int turn = 0; turn < kTurns; ++turn)
+    for (const auto& trial : trials) trial->time();
+  size_t least = 0;
+  for (size_t i = 0; i < few.size(); ++i) {
+    log(LogLevel::debug, "{}: {} takes {:.1f} us among others", key, fmt::join(few[i], " "),
+        trials[i]->least() * 1e6);
+    if (trials[i]->least() < trials[least]->least()) least = i;
+  }
+  return few[least];
+}
+
 std::optional<Way> parse_way(std::string_view text) {
   Way way;
   while (!text.empty()) {
@@ -254,32 +276,6 @@ std::vector<Way> Climb::best_few() const {
       few.push_back(way);
   return few;
 }
-
-namespace {
-
-/// Of a few ways to do one thing, the fastest one when all these steps run one after the other: what is in a
-/// cache, and how a kernel begins while the one before it ends, is not as when one kind of step runs alone.
-Way fastest_among_others(gpu::Device& device, Tuning& tuning, const std::string& key,
-                         const std::vector<Way>& few, std::span<const Step> stream,
-                         std::span<const gpu::Buffer* const> buffers) {
-  std::vector<std::unique_ptr<Trial>> trials;
-  for (const Way& way : few) {
-    tuning.set(key, way);
-    trials.push_back(std::make_unique<Trial>(device, tuning, stream, buffers));
-    trials.back()->prepare();
-  }
-  for (int turn = 0; turn < kTurns; ++turn)
-    for (const auto& trial : trials) trial->time();
-  size_t least = 0;
-  for (size_t i = 0; i < few.size(); ++i) {
-    log(LogLevel::debug, "{}: {} takes {:.1f} us among others", key, fmt::join(few[i], " "),
-        trials[i]->least() * 1e6);
-    if (trials[i]->least() < trials[least]->least()) least = i;
-  }
-  return few[least];
-}
-
-}  // namespace
 
 void tune(gpu::Device& device, Tuning& tuning, std::span<const Asked> asked, std::span<const Step> steps,
           std::span<const gpu::Buffer* const> buffers) {

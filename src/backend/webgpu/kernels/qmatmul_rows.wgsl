@@ -3,7 +3,7 @@
 // and loads the next ones before it multiplies. All invocations of a subgroup need the same x, so a load of it is one access; STAGED: it
 // is brought to the workgroup's memory while the first weights are on their way.
 // Written around this by qmatmul.cpp: the constants; Codes, ScaleWords and what they mean (qmatmul.wgsl), of which a batch has UNITS for
-// each row; X, load_x and dot_x; staged and x_vector, of which there are X_VECTORS; results, row_of_x, weights_of; store; main with
+// each row, LOOSE: of blocks that begin anywhere in them; X, load_x and dot_x; staged and x_vector, of which there are X_VECTORS; results, row_of_x, weights_of; store; main with
 // `index` and `thread`. Everything is written out: a loop that is not unrolled has its weights in memory.
 const BESIDE = THREADS / LANES;
 const GROUP = BESIDE * ROWS;
