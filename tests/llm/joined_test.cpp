@@ -1,6 +1,7 @@
 // Products that go on with the steps behind them (plan/join.h), as language models on a GPU have them.
 #include <doctest/doctest.h>
 
+#include <numeric>
 #include <utility>
 
 #include "backend/webgpu/webgpu_backend.h"
@@ -84,7 +85,7 @@ TEST_SUITE("gpu joined products") {
     const test::ScopedFolder folder;
     const auto file = folder.path / "tiny.gguf";
     test::write_tiny_model(
-        file, {.layers = 1, .width = 256, .hidden = 512, .head_dim = 64, .type = quant::Type::q4_k});
+        file, {.layers = 1, .width = 512, .hidden = 512, .head_dim = 64, .type = quant::Type::q4_k});
     bool first = true;
     test::on_every_gpu([&](const test::TestGpu& gpu) {
       if (!std::exchange(first, false)) return;  // a kernel takes llvmpipe a second
@@ -92,11 +93,12 @@ TEST_SUITE("gpu joined products") {
       const auto logits = [&](const webgpu::Tuning& tuning) {
         auto backend = std::make_shared<WebgpuBackend>(gpu.open(), /*software=*/false);
         backend->tuning() = tuning;
-        llm::Model model(file, {.device = Device(backend), .context = 32});
+        llm::Model model(file, {.device = Device(backend), .context = 128});
         llm::Sequence sequence = model.new_sequence();
-        const TokenId id = 7;
-        model.run(sequence, std::span(&id, 1));
-        std::vector<float> last = model.run(sequence, std::span(&id, 1));
+        std::vector<TokenId> text(70);  // more than a split of the keys
+        std::iota(text.begin(), text.end(), 7);
+        model.run(sequence, text);
+        std::vector<float> last = model.run(sequence, std::span(text).first(1));
         asked = backend->asked();
         return last;
       };
@@ -108,6 +110,13 @@ TEST_SUITE("gpu joined products") {
         set_unusual_ways(asked, turn, tuning);
         CHECK(test::relative_error(logits(tuning), usual) < 1e-4);  // another order of sums
       }
+      // Few splits, which the product behind attention puts together.
+      webgpu::Tuning tuning;
+      for (const webgpu::Asked& a : asked) {
+        const webgpu::Way& way = a.question.usual;
+        if (a.question.key.starts_with("cached_attention")) tuning.set(a.question.key, {way[0], way[1], 2});
+      }
+      CHECK(test::relative_error(logits(tuning), usual) < 1e-4);
     });
   }
 

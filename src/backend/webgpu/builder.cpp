@@ -180,7 +180,10 @@ Builder::Builder(std::string_view name) : name_(name) {
 }
 
 std::string Builder::number(int64_t value) {
-  if (literal) return fmt::format("{}u", static_cast<uint32_t>(value));
+  return literal ? fmt::format("{}u", static_cast<uint32_t>(value)) : changing(value);
+}
+
+std::string Builder::changing(int64_t value) {
   numbers_.push_back(static_cast<uint32_t>(value));
   return fmt::format("params.p{}", numbers_.size() - 1);
 }

@@ -41,6 +41,7 @@ class Builder {
   bool lockstep = false;
 
   std::string number(int64_t value);                        ///< the name of a u32; negative values wrap
+  std::string changing(int64_t value);                      ///< one that is not part of the text in any case
   std::string real(float value);                            ///< an f32, which may be infinite or NaN
   std::string constant(DType dtype, double value, int id);  ///< constant `id` of the plan, a lane value
   /// The name of an array<u32>, or of an array of vectors of 2 or 4 words.
@@ -85,6 +86,8 @@ class Builder {
 
 /// Records one step. Throws ErrorKind::unsupported when there is no such kernel.
 void record(Context& context, const Step& step);
+/// All of them, one after the other.
+void record_steps(Context& context, std::span<const Step> steps);
 bool has_kernel(std::string_view name);
 
 // ---- One function per family of kernels.

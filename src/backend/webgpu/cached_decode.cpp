@@ -21,6 +21,7 @@ namespace {
 constexpr int64_t kMostTokens = 64;
 constexpr int64_t kMostColumns = 512;  // of a value
 constexpr int64_t kMostSplits = 64;
+constexpr int64_t kFewSplits = 16;   // that the product behind attention puts together
 constexpr int64_t kFewestKeys = 32;  // of a split
 constexpr int64_t kMostHeads = 8;    // of a workgroup
 constexpr int64_t kSpan = 1024;      // keys whose rows a workgroup holds
@@ -46,8 +47,9 @@ struct Sharing {
   int64_t heads, blocks;  // query heads of a workgroup, and how many such blocks share a key head
   int64_t team, loads, keys, value_team, value_keys;
   int64_t lanes, at_once = 2;
-  int64_t splits;  // at most: a token that sees few keys has fewer
-  bool single;     // by choice and not for want of keys: a text that grows needs no other kernel
+  int64_t splits;       // at most: a token that sees few keys has fewer
+  int64_t most_splits;  // of all numbers of keys
+  bool single;          // by choice and not for want of keys: a text that grows needs no other kernel
 
   /// `way`: threads, heads and, at most, splits.
   Sharing(const gpu::Device& device, const CachedProblem& p, int64_t key_count, const Way& way)
@@ -61,6 +63,7 @@ struct Sharing {
     value_team = std::max(bit_ceil(p.value_dim / 8), team / 4);
     value_keys = keys * value_team / threads;
     splits = std::min(ceil_div(key_count, keys), way[2]);
+    most_splits = way[2];
     single = way[2] == 1;
     if (memory(p) > device.limits().max_workgroup_memory) at_once = 1;
   }
@@ -68,11 +71,14 @@ struct Sharing {
   static Way usual(const gpu::Device& device, const CachedProblem& p, int64_t key_count) {
     const bool many = key_count >= kManyKeys && device.limits().max_workgroup_threads >= kManyThreads;
     // What is done for each head is unrolled, and llvmpipe takes a second to compile it for one.
-    const bool wide = std::max(p.dim, p.value_dim) > AttentionProblem::kMaxDim;
-    const int64_t most_heads = device.type() == gpu::AdapterType::cpu ? 2 : (wide ? 4 : kMostHeads),
-                  blocks = ceil_div(p.group(), most_heads), groups = p.tokens * p.key_heads * blocks;
-    return {many ? kManyThreads : kThreads, ceil_div(p.group(), blocks),
-            std::clamp<int64_t>(kGroups / groups, 1, kMostSplits)};
+    const bool cpu = device.type() == gpu::AdapterType::cpu,
+               wide = std::max(p.dim, p.value_dim) > AttentionProblem::kMaxDim, few = p.tokens == 1 && !many;
+    const int64_t most_heads = cpu || few ? 2 : (wide ? 4 : kMostHeads),
+                  blocks = p.group() / divisor(p.group(), most_heads),
+                  groups = p.tokens * p.key_heads * blocks;
+    const int64_t threads = few && !wide ? std::clamp<int64_t>(2 * p.dim, 64, kThreads) : kThreads;
+    return {many ? kManyThreads : threads, p.group() / blocks,
+            std::clamp<int64_t>(kGroups / groups, 1, few ? kFewSplits : kMostSplits)};
   }
 
   /// Tiles of the steps behind attention that a workgroup has.
@@ -128,7 +134,7 @@ class Reads {
     return p.dim % 8 == 0 && p.value_dim % 8 == 0 && in_.values.dtype == dtype &&
            (dtype == DType::f16 || dtype == DType::f32) && has_eights(in_.keys) && has_eights(in_.values);
   }
-  void declare_sizes(Builder& builder, const Numbers& constants, const Numbers& sizes) const;
+  void declare_sizes(Builder& builder, const Numbers& constants) const;
   void declare_reads(Builder& builder) const;
   void declare_sink(Builder& builder) const;
 
@@ -140,8 +146,9 @@ class Reads {
 class Decode : Reads {
  public:
   Decode(Context& context, const CacheReads& reads) : Reads(context, reads), sharing_(choose()) {
-    one_dispatch_ =
-        is_single() || (context.device.features().last_workgroup && buffers(true) <= most_buffers());
+    parts_lanes_ = lanes_for_parts();
+    one_dispatch_ = is_single() || (parts_lanes_ == 0 && context.device.features().last_workgroup &&
+                                    buffers(true) <= most_buffers());
   }
 
   bool possible() const {
@@ -157,7 +164,7 @@ class Decode : Reads {
     declare_reads(builder);
     gpu::Buffer partial;
     if (!is_single())
-      partial = context_.scratch(p.tokens * p.heads * sharing_.splits * (p.value_dim + 2), "attention");
+      partial = context_.scratch(p.tokens * p.heads * sharing_.splits * (p.value_dim + 4), "attention");
     if (is_single()) {
       declare_store(builder);
     } else if (one_dispatch_) {
@@ -181,7 +188,10 @@ class Decode : Reads {
     builder.code += embedded::webgpu_kernels("cached_decode");
     builder.groups(context_, places() * sharing_.splits, static_cast<int>(sharing_.threads),
                    "  decode(index, thread);\n");
-    if (!one_dispatch_) combine(partial);
+    if (parts_lanes_ > 0)
+      leave(partial);
+    else if (!one_dispatch_)
+      combine(partial);
   }
 
  private:
@@ -207,6 +217,8 @@ class Decode : Reads {
   }
 
   Sharing choose() const;
+  int64_t lanes_for_parts() const;
+  void leave(const gpu::Buffer& partial) const;
   /// A workgroup takes all keys.
   bool is_single() const { return sharing_.single; }
   void declare(Builder& builder, bool ends) const;
@@ -215,15 +227,20 @@ class Decode : Reads {
   void combine(const gpu::Buffer& partial) const;
 
   Sharing sharing_;
+  int64_t parts_lanes_;  ///< Context::Parts::lanes; 0: what splits leave is put together here
   bool one_dispatch_;
 };
 
-void Reads::declare_sizes(Builder& builder, const Numbers& constants, const Numbers& sizes) const {
+void Reads::declare_sizes(Builder& builder, const Numbers& constants) const {
   const CachedProblem& p = in_.problem;
   for (const auto& [name, value] : constants)
     builder.settings.push_back({name, static_cast<uint32_t>(value)});
-  const Numbers dims = {
-      {"DIM", p.dim}, {"EIGHTS", p.dim / 8}, {"VALUE_DIM", p.value_dim}, {"VALUE_EIGHTS", p.value_dim / 8}};
+  const Numbers dims = {{"DIM", p.dim},
+                        {"EIGHTS", p.dim / 8},
+                        {"VALUE_DIM", p.value_dim},
+                        {"VALUE_EIGHTS", p.value_dim / 8},
+                        {"KEY_HEADS", p.key_heads},
+                        {"GROUP", p.group()}};
   for (const auto& [name, value] : dims) builder.settings.push_back({name, static_cast<uint32_t>(value)});
   const std::pair<const char*, bool> conditions[] = {{"HALVES", in_.keys.dtype == DType::f16},
                                                      {"CAUSAL", p.causal},
@@ -234,8 +251,6 @@ void Reads::declare_sizes(Builder& builder, const Numbers& constants, const Numb
                                                      {"SLOPES", has_slopes()},
                                                      {"SINKS", has_sinks()}};
   for (const auto& [name, value] : conditions) builder.settings.push_back({name, value});
-  for (const auto& [name, value] : sizes)
-    builder.code += fmt::format("fn {}() -> u32 {{ return {}; }}\n", name, builder.number(value));
 }
 
 Sharing Decode::choose() const {
@@ -259,6 +274,35 @@ Sharing Decode::choose() const {
   return Sharing(context_.device, p, key_count_, way);
 }
 
+/// Only codes are made of what attention gives, for one product, which comes next: it puts the splits
+/// together while it waits for its weights. Then nobody has to find out who is last, which takes three round
+/// trips to memory.
+int64_t Decode::lanes_for_parts() const {
+  const gpu::Features& features = context_.device.features();
+  const CachedProblem& p = in_.problem;
+  const Step* joined = in_.joined;
+  if (!joined || joined->after.size() != 1 || joined->after[0].kernel != "activation_codes" ||
+      in_.out.storage || p.tokens > 1 || is_single() || !features.subgroups || context_.behind.empty())
+    return 0;
+  const int64_t lanes = std::min<int64_t>(features.subgroup_min, kFewSplits);
+  const bool fits =
+      lanes >= 8 && sharing_.most_splits <= lanes &&
+      takes_parts(context_.device, context_.behind[0], joined->after[0].outputs[0].storage, p.heads, lanes);
+  return fits ? lanes : 0;
+}
+
+void Decode::leave(const gpu::Buffer& partial) const {
+  const CachedProblem& p = in_.problem;
+  context_.parts = {.codes = in_.joined->after[0].outputs[0].storage,
+                    .left = partial,
+                    .heads = p.heads,
+                    .columns = p.value_dim,
+                    .splits = sharing_.splits,
+                    .lanes = parts_lanes_,
+                    .sinks = in_.sinks};
+  context_.keep_scratch();
+}
+
 void Decode::declare(Builder& builder, bool ends) const {
   const CachedProblem& p = in_.problem;
   builder.settings = {{"SHUFFLES", sharing_.shuffles},
@@ -266,23 +310,21 @@ void Decode::declare(Builder& builder, bool ends) const {
                       {"SINGLE", is_single()},
                       {"ENDS", ends},
                       {"IN_ORDER", p.in_order()}};
-  declare_sizes(builder,
-                {{"THREADS", sharing_.threads},
-                 {"HEADS", sharing_.heads},
-                 {"TEAM", sharing_.team},
-                 {"LOADS", sharing_.loads},
-                 {"KEYS", sharing_.keys},
-                 {"VALUE_TEAM", sharing_.value_team},
-                 {"VALUE_KEYS", sharing_.value_keys},
-                 {"LANES", sharing_.lanes},
-                 {"AT_ONCE", sharing_.at_once},
-                 {"SPAN", kSpan},
-                 {"MOST_SPLITS", kMostSplits},
-                 {"BATCH", kBatch}},
-                {{"splits", sharing_.splits},
-                 {"blocks", sharing_.blocks},
-                 {"key_heads", p.key_heads},
-                 {"group", p.group()}});
+  declare_sizes(builder, {{"THREADS", sharing_.threads},
+                          {"HEADS", sharing_.heads},
+                          {"TEAM", sharing_.team},
+                          {"LOADS", sharing_.loads},
+                          {"KEYS", sharing_.keys},
+                          {"VALUE_TEAM", sharing_.value_team},
+                          {"VALUE_KEYS", sharing_.value_keys},
+                          {"LANES", sharing_.lanes},
+                          {"AT_ONCE", sharing_.at_once},
+                          {"SPAN", kSpan},
+                          {"MOST_SPLITS", kMostSplits},
+                          {"BATCH", kBatch},
+                          {"BLOCKS", sharing_.blocks}});
+  // Not part of the text: one that grows would need another kernel.
+  builder.code += fmt::format("fn splits() -> u32 {{ return {}; }}\n", builder.number(sharing_.splits));
 }
 
 void Reads::declare_reads(Builder& builder) const {
@@ -380,12 +422,12 @@ class Lanes : Reads {
   void record() const {
     const CachedProblem& p = in_.problem;
     Builder builder("cached_lanes");
-    declare_sizes(builder,
-                  {{"HEADS", heads_},
-                   {"LANES", lanes_},
-                   {"SLOTS", ceil_div(p.dim / 8, lanes_)},
-                   {"VALUE_SLOTS", ceil_div(p.value_dim / 8, lanes_)}},
-                  {{"blocks", blocks_}, {"key_heads", p.key_heads}, {"group", p.group()}, {"lanes", lanes_}});
+    declare_sizes(builder, {{"HEADS", heads_},
+                            {"LANES", lanes_},
+                            {"SLOTS", ceil_div(p.dim / 8, lanes_)},
+                            {"VALUE_SLOTS", ceil_div(p.value_dim / 8, lanes_)},
+                            {"BLOCKS", blocks_}});
+    builder.code = fmt::format("fn lanes() -> u32 {{ return {}; }}\n", builder.number(lanes_));
     declare_reads(builder);
     declare_sink(builder);
     builder.code += fmt::format("fn store(at: u32, x: f32) {{ {}[at] = bitcast<u32>(x); }}\n",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <set>
 
 #include "backend/webgpu/rows.h"
 #include "backend/webgpu/webgpu_backend.h"
@@ -237,64 +238,51 @@ std::string TileSteps::folded_row(const Step& step, int64_t parts) {
          "  }\n";
 }
 
-/// Words `part` of the codes and rests of block `at`, as activation_codes.wgsl makes them.
+/// Words `part` of the codes and rests of block `at`.
 std::string TileSteps::block_word(const Step& step) {
   const Operand& x = step.inputs[0];
-  const int64_t blocks = element_count(x.layout.shape) / 32, bits = step.attrs->integer("bits");
   const Layout* layouts[] = {&x.layout};
-  const std::string name = fmt::format("block_x{}", functions_),
-                    to = builder_.write(buffer_of(step.outputs[0]));
+  const std::string name = fmt::format("block_x{}", functions_), four = name + "_4", put = name + "_put";
   if (builder_.code.find("fn facts_of(") == std::string::npos)
     builder_.code += embedded::webgpu_kernels("codes");
   builder_.code += fmt::format("fn {}(i: u32) -> f32 {{\n{}  return {};\n}}\n", name,
                                builder_.unravel(walk(x.layout.shape, layouts), "i"), builder_.load(x, "at0"));
   builder_.code += fmt::format(
-      "fn {0}_4(i: u32) -> vec4<f32> {{ return vec4<f32>({0}(4u * i), {0}(4u * i + 1u), {0}(4u * i + 2u), "
+      "fn {1}(i: u32) -> vec4<f32> {{ return vec4<f32>({0}(4u * i), {0}(4u * i + 1u), {0}(4u * i + 2u), "
       "{0}(4u * i + 3u)); }}\n",
-      name);
-  const bool shuffles = lanes_ >= 8, rests = bits == 16;
-  std::string text = fmt::format("  var four = {}_4(at * 8u + part);\n", name);
-  if (shuffles)
-    text += "  var largest = max_of(abs(four));\n" + shuffled(Fold::max, "largest", 8);
-  else
-    text += fmt::format(
-        "  var largest = 0.0;\n"
-        "  for (var j = 0u; j < 8u; j++) {{ largest = max(largest, max_of(abs({}_4(at * 8u + j)))); }}\n",
-        name);
-  text += fmt::format(
-      "  let inverse = inverse_of(largest);\n  four *= inverse;\n"
-      "  let word = (at + part / 4u * {1}u) * 4u + part % 4u;\n"
-      "  {0}[word] = bytes_of(code_of(four));\n"
-      "  if ({3}) {{ {0}[word + {2}u] = bytes_of(rest_of(four)); }}\n",
-      to, blocks, 8 * blocks, rests);
-  if (shuffles)
-    text += fmt::format("  var half = sum_of(four, {});\n", rests) + shuffled(Fold::sum, "half", 4) +
-            "  let sums = vec2<f32>(half, subgroupShuffleXor(half, 4u));\n  if (part > 0u) { return; }\n";
-  else
-    text += fmt::format(
-        "  if (part > 0u) {{ return; }}\n  var sums = vec2<f32>();\n"
-        "  for (var j = 0u; j < 4u; j++) {{\n"
-        "    sums.x += sum_of({0}_4(at * 8u + j) * inverse, {1});\n"
-        "    sums.y += sum_of({0}_4(at * 8u + 4u + j) * inverse, {1});\n  }}\n",
-        name, rests);
-  return text + fmt::format(
-                    "  let facts = facts_of(largest, sums, {});\n"
-                    "  for (var j = 0u; j < 4u; j++) {{ {}[(at + {}u) * 4u + j] = facts[j]; }}\n",
-                    rests, to, bits / 4 * blocks);
+      name, four);
+  builder_.code += fmt::format("fn {}(i: u32, word: u32) {{ {}[i] = word; }}\n", put,
+                               builder_.write(buffer_of(step.outputs[0])));
+  return code_words(four, put, fmt::format("{}u", element_count(x.layout.shape) / 32),
+                    step.attrs->integer("bits"), lanes_ >= 8);
 }
 
-std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, int64_t m, int64_t blocks) {
-  const gpu::Device& device = context.device;
-  const Tiled& tile = product.tiles[0];
-  const bool cpu = device.type() == gpu::AdapterType::cpu;
-  const auto vectors = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m)));
-  const int64_t common = common_tiles(product);
-  int64_t memory = 0;
-  for (const Tiled& t : product.tiles) memory += 4 * t.width * m;
+namespace {
 
-  // Lanes that share rows of weights, those rows, blocks at a time, tiles of a workgroup. Its threads follow
-  // from them, so that a step of the search changes one thing.
-  const auto form_of = [=, subgroups = device.features().subgroups](const Way& way) {
+/// How a product with packed weights and tiles can be run. A way: lanes that share rows of weights, those
+/// rows, blocks at a time, tiles of a workgroup. Its threads follow from them, so that a step of the search
+/// changes one thing.
+struct PackedWays {
+  gpu::Limits limits;
+  bool cpu, subgroups;
+  Tiled tile;
+  int64_t common, blocks, vectors;
+  int64_t memory = 0;  // of a tile of each value
+  int64_t staged;      // bytes for an x that has to be in the workgroup's memory; 0: it need not
+
+  PackedWays(const gpu::Device& device, const Step& product, int64_t m, int64_t of_row, int64_t x_bytes)
+      : limits(device.limits()),
+        cpu(device.type() == gpu::AdapterType::cpu),
+        subgroups(device.features().subgroups),
+        tile(product.tiles[0]),
+        common(common_tiles(product)),
+        blocks(of_row),
+        vectors(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m)))),
+        staged(x_bytes) {
+    for (const Tiled& t : product.tiles) memory += 4 * t.width * m;
+  }
+
+  QuantForm form_of(const Way& way) const {
     const int64_t threads = tile.width * way[3] / way[1] * way[0];
     return QuantForm{.threads = threads,
                      .lanes = way[0],
@@ -304,25 +292,66 @@ std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, 
                      .subgroups = subgroups,
                      .beside = true,
                      .memory = memory * way[3] + 4 * threads};
-  };
-  const auto possible = [=, limits = device.limits()](const Way& way) {
+  }
+  bool possible(const Way& way) const {
     const int64_t lanes = way[0], rows = way[1], ahead = way[2], tiles = way[3];
     const QuantForm form = form_of(way);
     return blocks % (lanes * ahead) == 0 && ahead <= 8 && rows * vectors <= 8 && rows * ahead <= 16 &&
            tile.width * tiles % rows == 0 && tile.width * tiles <= 128 && common % tiles == 0 &&
-           form.threads >= 32 && form.threads <= limits.max_workgroup_threads &&
-           shared_bytes(form) <= limits.max_workgroup_memory;
+           form.threads >= 32 && form.threads <= limits.max_workgroup_threads && (staged == 0 || lanes > 1) &&
+           shared_bytes(form) + staged <= limits.max_workgroup_memory;
+  }
+  Way usual() const {
+    const int64_t busy = cpu ? 64 : 512;  // invocations
+    int64_t tiles = 1;
+    while (tile.width * tiles < 32 && common % (2 * tiles) == 0) tiles *= 2;
+    const int64_t lanes = divisor(blocks, std::max<int64_t>(staged > 0 ? 2 : 1, busy / (tile.width * tiles)));
+    return {lanes, 1, std::gcd(blocks / lanes, cpu ? 1 : 8 / vectors), tiles};
+  }
+};
+
+/// Storages that a step and those around it read and write.
+size_t storages_of(const Step& step) {
+  std::set<const Storage*> bound;
+  const auto add = [&](const Step& one) {
+    for (const auto* operands : {&one.inputs, &one.outputs})
+      for (const Operand& o : *operands)
+        if (o.storage) bound.insert(o.storage.get());
   };
-  const int64_t busy = cpu ? 64 : 512;  // invocations
-  int64_t tiles = 1;
-  while (tile.width * tiles < 32 && common % (2 * tiles) == 0) tiles *= 2;
-  const int64_t lanes = divisor(blocks, busy / (tile.width * tiles));
-  const Way way =
-      context.choose({.key = fmt::format("{} {} {} x {} x {} blocks in tiles of {}", product.kernel,
-                                         product.attrs->text("type"), m, tile.columns, blocks, tile.width),
-                      .usual = {lanes, 1, std::gcd(blocks / lanes, cpu ? 1 : 8 / vectors), tiles},
-                      .possible = possible});
-  return {widened(product, way[3]), form_of(way)};
+  add(step);
+  std::ranges::for_each(step.before, add);
+  std::ranges::for_each(step.after, add);
+  return bound.size();
+}
+
+/// Bytes of the workgroup's memory in which codes of attention are put together from its parts.
+int64_t bytes_of_parts(const Step& product, int64_t heads, int64_t lanes) {
+  return 4 * (element_count(product.inputs[0].layout.shape) + heads * lanes);
+}
+
+}  // namespace
+
+bool takes_parts(const gpu::Device& device, const Step& product, const StoragePtr& codes, int64_t heads,
+                 int64_t lanes) {
+  // What was left, and sinks, are bound as well.
+  if (product.kernel != "qmatmul_codes" || product.tiles.empty() || product.inputs[0].storage != codes ||
+      storages_of(product) + 2 > device.limits().max_storage_buffers)
+    return false;
+  const PackedWays ways(device, product, 1, product.attrs->integer("k") / 32,
+                        bytes_of_parts(product, heads, lanes));
+  return ways.possible(ways.usual());
+}
+
+std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, int64_t m, int64_t blocks) {
+  const bool in_parts = context.parts && context.parts->codes == product.inputs[0].storage;
+  const PackedWays ways(context.device, product, m, blocks,
+                        in_parts ? bytes_of_parts(product, context.parts->heads, context.parts->lanes) : 0);
+  const Way way = context.choose(
+      {.key = fmt::format("{} {} {} x {} x {} blocks in tiles of {}", product.kernel,
+                          product.attrs->text("type"), m, ways.tile.columns, blocks, ways.tile.width),
+       .usual = ways.usual(),
+       .possible = [ways](const Way& w) { return ways.possible(w); }});
+  return {widened(product, way[3]), ways.form_of(way)};
 }
 
 /// The same for weights that are floats.

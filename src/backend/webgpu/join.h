@@ -49,6 +49,11 @@ class TileSteps {
 /// threads as keep the device busy, or what was measured. A row of weights has so many blocks.
 std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, int64_t m, int64_t blocks);
 
+/// Whether a product can put the codes of attention together from what splits left, looked at by so many
+/// lanes for each head.
+bool takes_parts(const gpu::Device& device, const Step& product, const StoragePtr& codes, int64_t heads,
+                 int64_t lanes);
+
 /// Ends a kernel that has the constants of its form, size_m, size_n, blocks, X, load_x, levels, scales and
 /// dot_x: the product into tile 0, and the steps around it. `body`: statements that come first.
 void multiply_joined(Context& context, Builder& builder, const Step& product, const QuantForm& form,

@@ -99,4 +99,12 @@ void record(Context& context, const Step& step) {
   elementwise(context, epilogue);
 }
 
+void record_steps(Context& context, std::span<const Step> steps) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    context.next_step();
+    context.behind = steps.subspan(i + 1);
+    record(context, steps[i]);
+  }
+}
+
 }  // namespace weft::webgpu

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "backend/webgpu/interleaved.h"
 #include "backend/webgpu/join.h"
@@ -110,6 +111,33 @@ bool stages(const gpu::Device& device, const QuantForm& form, int64_t x_vectors,
          16 * x_vectors + shared_bytes(form) <= device.limits().max_workgroup_memory;
 }
 
+/// stage_x: x is made of what splits of attention left. `kept`: where vector i of it goes, for whoever reads
+/// it later.
+void declare_parts(Context& context, Builder& builder, const std::string& kept, int64_t bits) {
+  const Context::Parts parts = *std::exchange(context.parts, std::nullopt);
+  const std::pair<const char*, int64_t> numbers[] = {
+      {"LEFT_HEADS", parts.heads}, {"LEFT_FOURS", parts.columns / 4}, {"LEFT_LANES", parts.lanes}};
+  for (const auto& [name, value] : numbers) builder.settings.push_back({name, static_cast<uint32_t>(value)});
+  builder.settings.push_back({"SINKS", parts.sinks.storage != nullptr});
+  builder.code += number_function("left_splits", builder.changing(parts.splits));
+  builder.code += fmt::format("fn left4(i: u32) -> vec4<f32> {{ return bitcast<vec4<f32>>({}[i]); }}\n",
+                              builder.read(parts.left, 4));
+  if (parts.sinks.storage)
+    builder.code +=
+        fmt::format("fn sink(head: u32) -> f32 {{ return {}; }}\n", builder.load(parts.sinks, "head"));
+  builder.code += embedded::webgpu_kernels("codes");
+  builder.code += fmt::format("fn keep(i: u32) {{ {} = staged[i]; }}\n", kept);
+  builder.code += "fn put(i: u32, word: u32) { staged[i / 4u][i % 4u] = word; }\n";
+  builder.code += fmt::format(
+      "fn most(x: f32) -> f32 {{\n  var all = x;\n{}  return all;\n}}\n"
+      "fn total(x: f32) -> f32 {{\n  var all = x;\n{}  return all;\n}}\n",
+      shuffled(Fold::max, "all", parts.lanes), shuffled(Fold::sum, "all", parts.lanes));
+  builder.code += embedded::webgpu_kernels("qmatmul_parts");
+  builder.code += fmt::format(
+      "fn encode(at: u32, part: u32) {{\n{}}}\n",
+      code_words("combined", "put", fmt::format("{}u", parts.heads * parts.columns / 32), bits, true));
+}
+
 void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t n, int64_t k) {
   if (m * n == 0) return;
   const auto operand = [](StoragePtr storage, const Layout& layout) {
@@ -146,6 +174,39 @@ std::string total_function(const QuantForm& form) {
 
 std::string codes_constants(int64_t bits) {
   return fmt::format("const RESTS = {};\nconst FACTS = {}u;\n", bits == 16, bits / 4);
+}
+
+std::string code_words(const std::string& x4, const std::string& put, const std::string& blocks, int64_t bits,
+                       bool shuffles) {
+  const bool rests = bits == 16;
+  std::string text = fmt::format("  var four = {}(at * 8u + part);\n", x4);
+  if (shuffles)
+    text += "  var largest = max_of(abs(four));\n" + shuffled(Fold::max, "largest", 8);
+  else
+    text += fmt::format(
+        "  var largest = 0.0;\n"
+        "  for (var j = 0u; j < 8u; j++) {{ largest = max(largest, max_of(abs({}(at * 8u + j)))); }}\n",
+        x4);
+  text += fmt::format(
+      "  let inverse = inverse_of(largest);\n  four *= inverse;\n"
+      "  let word = (at + part / 4u * {1}) * 4u + part % 4u;\n"
+      "  {0}(word, bytes_of(code_of(four)));\n"
+      "  if ({2}) {{ {0}(word + 8u * {1}, bytes_of(rest_of(four))); }}\n",
+      put, blocks, rests);
+  if (shuffles)
+    text += fmt::format("  var half = sum_of(four, {});\n", rests) + shuffled(Fold::sum, "half", 4) +
+            "  let sums = vec2<f32>(half, subgroupShuffleXor(half, 4u));\n  if (part > 0u) { return; }\n";
+  else
+    text += fmt::format(
+        "  if (part > 0u) {{ return; }}\n  var sums = vec2<f32>();\n"
+        "  for (var j = 0u; j < 4u; j++) {{\n"
+        "    sums.x += sum_of({0}(at * 8u + j) * inverse, {1});\n"
+        "    sums.y += sum_of({0}(at * 8u + 4u + j) * inverse, {1});\n  }}\n",
+        x4, rests);
+  return text + fmt::format(
+                    "  let facts = facts_of(largest, sums, {});\n"
+                    "  for (var j = 0u; j < 4u; j++) {{ {}((at + {}u * {}) * 4u + j, facts[j]); }}\n",
+                    rests, put, bits / 4, blocks);
 }
 
 std::vector<gpu::Constant> constants_of(const QuantForm& form) {
@@ -288,10 +349,14 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
   // The size of x is part of the kernel's text then: several rows only where all sizes are.
   const int64_t x_vectors = element_count(x.layout.shape) / 4,
                 row_vectors = packing.k / 32 * (codes ? bits / 4 + 1 : 8);
+  const bool in_parts = context.parts && context.parts->codes == x.storage;
   const bool staged =
-      stages(context.device, form, x_vectors, (builder.literal ? form.vectors : 1) * row_vectors);
-  builder.code += fmt::format("fn x_vector(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n",
-                              builder.read(buffer_of(x), 4), builder.number(x.layout.offset / 4));
+      in_parts || stages(context.device, form, x_vectors, (builder.literal ? form.vectors : 1) * row_vectors);
+  const std::string x_words = in_parts ? builder.write(buffer_of(x), 4) : builder.read(buffer_of(x), 4),
+                    x_first = builder.number(x.layout.offset / 4);
+  if (!in_parts)
+    builder.code +=
+        fmt::format("fn x_vector(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n", x_words, x_first);
   builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}); }}\n", codes ? "vec4<u32>" : "vec4<f32>",
                               codes ? "" : "bitcast<vec4<f32>>", staged ? "staged[i]" : "x_vector(i)");
   if (form.beside) {
@@ -302,6 +367,12 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
     builder.settings.push_back({"UNITS", static_cast<uint32_t>(form.ahead / common)});
     builder.settings.push_back({"LOOSE", form.ahead % together == 0 ? 0u : 1u});
     if (staged) builder.code += "var<workgroup> staged: array<vec4<u32>, X_VECTORS>;\n";
+    if (in_parts)
+      declare_parts(context, builder, fmt::format("{}[i + {}]", x_words, x_first), bits);
+    else if (staged)
+      builder.code +=
+          "fn stage_x(index: u32, thread: u32) {\n"
+          "  for (var i = thread; i < X_VECTORS; i += THREADS) { staged[i] = x_vector(i); }\n}\n";
   }
   if (codes) builder.code += codes_constants(bits);
   if (!form.interleaved)
@@ -392,8 +463,8 @@ void qmatmul(Context& context, const Step& step) {
   multiply_packed(context, product, form);
 }
 
-/// One invocation for each 32 elements.
 void activation_codes(Context& context, const Step& step) {
+  constexpr int64_t kThreads = 256;
   const int64_t blocks = element_count(step.inputs[0].layout.shape) / 32;
   if (blocks == 0) return;
   Builder builder("activation_codes");
@@ -401,28 +472,26 @@ void activation_codes(Context& context, const Step& step) {
   const Operand x = without_gaps(context, step.inputs[0], 4);
   const int width = context.is_small(builder.elements) ? 1 : 4;
   const std::string from = builder.read(buffer_of(x), width),
-                    to = builder.write(buffer_of(step.outputs[0]), width),
-                    first = builder.number(x.layout.offset / 4);
-  if (width == 4) {
-    builder.code = fmt::format(
-        "fn words4(i: u32) -> vec4<u32> {{ return {}[i]; }}\n"
-        "fn store4(i: u32, four: vec4<u32>) {{ {}[i] = four; }}\n",
-        from, to);
-  } else {
-    builder.code = fmt::format(
-        "fn words4(i: u32) -> vec4<u32> {{\n"
-        "  return vec4<u32>({0}[4u * i], {0}[4u * i + 1u], {0}[4u * i + 2u], {0}[4u * i + 3u]);\n}}\n"
-        "fn store4(i: u32, four: vec4<u32>) {{\n"
-        "  for (var k = 0u; k < 4u; k++) {{ {1}[4u * i + k] = four[k]; }}\n}}\n",
-        from, to);
-  }
-  builder.code +=
-      fmt::format("fn x4(i: u32) -> vec4<f32> {{ return bitcast<vec4<f32>>(words4(i + {})); }}\n", first);
-  builder.code += number_function("all_blocks", builder.number(blocks));
-  builder.code += codes_constants(step.attrs->integer("bits"));
+                    words = width == 4 ? from + "[at]"
+                                       : fmt::format(
+                                             "vec4<u32>({0}[4u * at], {0}[4u * at + 1u], "
+                                             "{0}[4u * at + 2u], {0}[4u * at + 3u])",
+                                             from),
+                    count = builder.number(blocks);
+  builder.code =
+      fmt::format("fn x4(i: u32) -> vec4<f32> {{\n  let at = i + {};\n  return bitcast<vec4<f32>>({});\n}}\n",
+                  builder.number(x.layout.offset / 4), words);
   builder.code += embedded::webgpu_kernels("codes");
-  builder.code += embedded::webgpu_kernels("activation_codes");
-  builder.groups(context, (blocks + 63) / 64, 64, "  encode_block(index * 64u + thread);\n");
+  builder.code += fmt::format("fn put(i: u32, word: u32) {{ {}[i] = word; }}\n",
+                              builder.write(buffer_of(step.outputs[0])));
+  const gpu::Features& features = context.device.features();
+  builder.code += fmt::format("fn encode(at: u32, part: u32) {{\n{}}}\n",
+                              code_words("x4", "put", count, step.attrs->integer("bits"),
+                                         features.subgroups && features.subgroup_min >= 8));
+  builder.groups(context, (8 * blocks + kThreads - 1) / kThreads, kThreads,
+                 fmt::format("  let word = index * {}u + thread;\n"
+                             "  if (word < 8u * {}) {{ encode(word / 8u, word % 8u); }}\n",
+                             kThreads, count));
 }
 
 }  // namespace weft::webgpu

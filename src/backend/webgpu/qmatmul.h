@@ -36,6 +36,11 @@ int64_t divisor(int64_t x, int64_t most);
 
 /// RESTS and FACTS of codes of activations.
 std::string codes_constants(int64_t bits);
+/// Statements that make words `part`, of 8, of the codes of block `at`, in the order that
+/// qmatmul_x_codes.wgsl describes. `x4(i)`: four elements; `put(i, word)`; `blocks`: of all rows.
+/// `shuffles`: the parts of a block are made by neighbours of a subgroup.
+std::string code_words(const std::string& x4, const std::string& put, const std::string& blocks, int64_t bits,
+                       bool shuffles);
 /// THREADS, LANES, ROWS, VECTORS and AHEAD of a form.
 std::vector<gpu::Constant> constants_of(const QuantForm& form);
 /// The text that has multiply_vectors.

@@ -3,6 +3,7 @@
 //   group:   one workgroup per output word      a tree in shared memory
 //   pieces:  many workgroups per output         into states in scratch memory, which a second dispatch folds
 #include <algorithm>
+#include <bit>
 
 #include "backend/fold_rows.h"
 #include "backend/webgpu/builder.h"
@@ -51,25 +52,23 @@ std::string rule_text(const Plan& plan) {
   const std::string extreme = real         ? (largest ? "-weft_inf()" : "weft_inf()")
                               : t == "i32" ? (largest ? "-2147483647 - 1" : "2147483647")
                                            : (largest ? "0u" : "0xffffffffu");
+  // Places are found by keys: numbers in the order of the values, the greater the better; of the same ones
+  // the first place counts.
   if (plan.place()) {
-    std::string text = fmt::format(
-        "struct State {{ value: {0}, place: u32 }}\n"
-        "fn start() -> State {{ return State({0}(0), 0xffffffffu); }}\n"
-        "fn state_of(x: {0}, place: u32) -> State {{ return State(x, place); }}\n"
+    std::string key = "x";
+    if (t == "i32") key = "bitcast<u32>(x) ^ 0x80000000u";
+    if (real) key = "select(bits | 0x80000000u, ~bits, bits >= 0x80000000u)";
+    if (!largest) key = "~(" + key + ")";
+    if (real) key = fmt::format("select({}, 0xffffffffu, weft_isnan(x))", key);
+    return fmt::format(
+        "struct State {{ key: u32, place: u32 }}\n"
+        "fn start() -> State {{ return State(0u, 0xffffffffu); }}\n"
+        "fn state_of(x: {}, place: u32) -> State {{\n{}  return State({}, place);\n}}\n"
         "fn result(s: State) -> u32 {{ return s.place; }}\n"
         "fn join(a: State, b: State) -> State {{\n"
-        "  if (b.place == 0xffffffffu) {{ return a; }}\n"
-        "  if (a.place == 0xffffffffu) {{ return b; }}\n",
-        t);
-    if (real)
-      text +=
-          "  let a_nan = weft_isnan(a.value);\n  let b_nan = weft_isnan(b.value);\n"
-          "  if (a_nan != b_nan) { if (a_nan) { return a; } return b; }\n"
-          "  if (a_nan) { if (a.place < b.place) { return a; } return b; }\n";
-    return text + fmt::format(
-                      "  if (a.value == b.value) {{ if (a.place < b.place) {{ return a; }} return b; }}\n"
-                      "  if (a.value {} b.value) {{ return a; }}\n  return b;\n}}\n",
-                      largest ? ">" : "<");
+        "  let other = b.key > a.key || (b.key == a.key && b.place < a.place);\n"
+        "  return State(select(a.key, b.key, other), select(a.place, b.place, other));\n}}\n",
+        t, real ? "  let bits = select(bitcast<u32>(x), 0u, bitcast<u32>(x) << 1u == 0u);\n" : "", key);
   }
   std::string start, join;
   switch (plan.rule) {
@@ -105,33 +104,39 @@ std::string element_value(Builder& builder, const Plan& plan, std::string_view a
 }
 
 /// fold(base, begin, end, stride): the state of elements begin, begin + stride ... of the output whose
-/// elements start at `base`. In runs of 32, so that sums of floats lose little.
-std::string fold_text(Builder& builder, const Plan& plan) {
-  const std::string unravel = builder.unravel(plan.reduced, "j");
+/// elements start at `base`. In runs of 32, so that sums of floats lose little; of those several are loaded
+/// before the first is needed, where invocations are no lanes of a CPU.
+std::string fold_text(const Context& context, Builder& builder, const Plan& plan) {
+  const int at_once = context.software ? 1 : 8;
+  std::string loads, joins;
+  for (int k = 0; k < at_once; ++k) {
+    loads += fmt::format("      let s{0} = state_at(base, min(j + {0}u * stride, end - 1u));\n", k);
+    joins += fmt::format("      if (j + {0}u * stride < end) {{ part = join(part, s{0}); }}\n", k);
+  }
   return fmt::format(
-      "fn state_at(base: u32, j: u32) -> State {{\n{}  return state_of({}, j);\n}}\n"
+      "fn state_at(base: u32, j: u32) -> State {{\n{0}  return state_of({1}, j);\n}}\n"
       "fn fold(base: u32, begin: u32, end: u32, stride: u32) -> State {{\n"
       "  var total = start();\n  var j = begin;\n"
       "  while (j < end) {{\n    var part = start();\n"
-      "    for (var k = 0u; k < 32u && j < end; k++) {{\n      part = join(part, state_at(base, j));\n      "
-      "j += stride;\n    }}\n"
+      "    for (var k = 0u; k < 32u && j < end; k += {2}u) {{\n{3}{4}      j += {2}u * stride;\n    }}\n"
       "    total = join(total, part);\n  }}\n  return total;\n}}\n",
-      unravel, element_value(builder, plan, "base + at0"));
+      builder.unravel(plan.reduced, "j"), element_value(builder, plan, "base + at0"), at_once, loads, joins);
 }
 
 std::string base_text(Builder& builder, const Plan& plan) {
   return "fn base_of(i: u32) -> u32 {\n" + builder.unravel(plan.kept, "i") + "  return at0;\n}\n";
 }
 
-std::string tree_text(const Plan& plan) {
+std::string tree_text(Builder& builder, const Plan& plan) {
+  const auto used = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(plan.length)));
   return fmt::format(
       "var<workgroup> states: array<State, {0}>;\n"
       "fn tree(thread: u32, own: State) -> State {{\n"
       "  states[thread] = own;\n"
-      "  for (var half = {0}u / 2u; half > 0u; half /= 2u) {{\n    workgroupBarrier();\n"
+      "  for (var half = {1} / 2u; half > 0u; half /= 2u) {{\n    workgroupBarrier();\n"
       "    if (thread < half) {{ states[thread] = join(states[thread], states[thread + half]); }}\n  }}\n"
       "  workgroupBarrier();\n  let all = states[0];\n  workgroupBarrier();\n  return all;\n}}\n",
-      plan.threads);
+      plan.threads, builder.number(std::min(used, plan.threads)));
 }
 
 /// main of a kernel with one workgroup per word of the output: `fold` is an expression over `i` and `thread`.
@@ -147,7 +152,7 @@ std::string word_body(Builder& builder, const Plan& plan, std::string_view fold)
 void by_thread(Context& context, const Plan& plan) {
   Builder builder("reduce_thread");
   builder.code =
-      rule_text(plan) + fold_text(builder, plan) + base_text(builder, plan) +
+      rule_text(plan) + fold_text(context, builder, plan) + base_text(builder, plan) +
       fmt::format("fn element(i: u32) -> Result {{ return Result(result(fold(base_of(i), 0u, {}, 1u))); }}\n",
                   builder.number(plan.length));
   builder.elements = plan.outputs * plan.length;
@@ -161,7 +166,8 @@ int64_t words(const Plan& plan) {
 
 void by_group(Context& context, const Plan& plan) {
   Builder builder("reduce_group");
-  builder.code = rule_text(plan) + tree_text(plan) + fold_text(builder, plan) + base_text(builder, plan);
+  builder.code = rule_text(plan) + tree_text(builder, plan) + fold_text(context, builder, plan) +
+                 base_text(builder, plan);
   const std::string fold =
       fmt::format("fold(base_of(i), thread, {}, {}u)", builder.number(plan.length), plan.threads);
   const std::string body = word_body(builder, plan, fold);
@@ -176,7 +182,8 @@ void by_pieces(Context& context, const Plan& plan, int64_t pieces) {
   const gpu::Buffer partial = context.scratch(plan.outputs * pieces * words_of_state, "partial");
   {
     Builder builder("reduce_pieces");
-    builder.code = rule_text(plan) + tree_text(plan) + fold_text(builder, plan) + base_text(builder, plan);
+    builder.code = rule_text(plan) + tree_text(builder, plan) + fold_text(context, builder, plan) +
+                   base_text(builder, plan);
     const std::string to = builder.write(partial), n = builder.number(pieces), chunk = builder.number(size);
     std::string body = fmt::format(
         "  let begin = index % {0} * {1};\n"
@@ -184,7 +191,7 @@ void by_pieces(Context& context, const Plan& plan, int64_t pieces) {
         n, chunk, builder.number(plan.length), plan.threads);
     if (plan.place())
       body += fmt::format(
-          "  if (thread == 0u) {{ {0}[2u * index] = bitcast<u32>(s.value); {0}[2u * index + 1u] = s.place; "
+          "  if (thread == 0u) {{ {0}[2u * index] = s.key; {0}[2u * index + 1u] = s.place; "
           "}}\n",
           to);
     else
@@ -193,14 +200,15 @@ void by_pieces(Context& context, const Plan& plan, int64_t pieces) {
     builder.groups(context, plan.outputs * pieces, static_cast<int>(plan.threads), body);
   }
   Builder builder("reduce_join");
-  builder.code = rule_text(plan) + tree_text(plan);
+  builder.code = rule_text(plan) + tree_text(builder, plan);
   const std::string source = builder.read(partial), n = builder.number(pieces);
-  builder.code += plan.place() ? fmt::format(
-                                     "fn piece(j: u32) -> State {{ return State(bitcast<{1}>({0}[2u * j]), "
-                                     "{0}[2u * j + 1u]); }}\n",
-                                     source, plan.type())
-                               : fmt::format("fn piece(j: u32) -> State {{ return bitcast<{1}>({0}[j]); }}\n",
-                                             source, plan.type());
+  builder.code += plan.place()
+                      ? fmt::format(
+                            "fn piece(j: u32) -> State {{ return State({0}[2u * j], {0}[2u * j + 1u]); "
+                            "}}\n",
+                            source)
+                      : fmt::format("fn piece(j: u32) -> State {{ return bitcast<{1}>({0}[j]); }}\n", source,
+                                    plan.type());
   builder.code += fmt::format(
       "fn fold(i: u32, thread: u32) -> State {{\n  var total = start();\n"
       "  for (var j = thread; j < {0}; j += {1}u) {{ total = join(total, piece(i * {0} + j)); }}\n  return "
@@ -272,7 +280,9 @@ void reduce(Context& context, const Step& step) {
   const int64_t most = plan.lockstep ? 32 : 512;  // workgroups that keep a device busy
   const int64_t pieces =
       std::min<int64_t>(plan.length / (4 * plan.threads), std::max<int64_t>(1, most / plan.outputs));
-  if (plan.length <= 64 || (columns && plan.outputs >= 8192))
+  // So few outputs leave most invocations nothing to do.
+  const bool few = small && !context.software && 16 * plan.outputs <= plan.length;
+  if ((plan.length <= 64 && !few) || (columns && plan.outputs >= 8192))
     by_thread(context, plan);
   else if (pieces > 1 && !small)
     by_pieces(context, plan, pieces);

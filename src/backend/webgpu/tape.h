@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -70,7 +71,21 @@ class Context {
   /// Memory that the kernels of one step pass on to each other, of that size or larger. The next step uses it
   /// again.
   gpu::Buffer scratch(int64_t words, std::string_view label);
-  void next_step() { used_ = 0, ++step_; }
+  void next_step() { used_ = kept_, kept_ = 0, ++step_; }
+  /// But not what this one was given.
+  void keep_scratch() { kept_ = used_; }
+
+  std::span<const Step> behind = {};  ///< steps that come after the one that is recorded
+
+  /// What splits of attention left in the place of codes: the product behind it puts them together.
+  struct Parts {
+    StoragePtr codes;
+    gpu::Buffer left;
+    int64_t heads = 0, columns = 0, splits = 0;
+    int64_t lanes = 0;  ///< that look at a head's splits
+    Operand sinks;      ///< perhaps without storage
+  };
+  std::optional<Parts> parts;
 
   /// Whether a kernel of so many elements is to be one that others can be put together with.
   bool is_small(int64_t elements) const {
@@ -93,9 +108,9 @@ class Context {
  private:
   Tape& tape_;
   std::unordered_map<const gpu::Buffer::State*, int> places_;
-  size_t given_ = 0, used_ = 0;            ///< storages; scratch of this step
-  size_t step_ = ~size_t{0};               ///< the first next_step() begins with 0
-  std::vector<gpu::Buffer> slots_, held_;  ///< scratch; all that kernels were recorded with
+  size_t given_ = 0, used_ = 0, kept_ = 0;  ///< storages; scratch of this step, and what is left to the next
+  size_t step_ = ~size_t{0};                ///< the first next_step() begins with 0
+  std::vector<gpu::Buffer> slots_, held_;   ///< scratch; all that kernels were recorded with
 };
 
 }  // namespace weft::webgpu

@@ -53,10 +53,7 @@ class Trial {
       : device_(device), buffers_(buffers.begin(), buffers.end()) {
     Context context(device, tape_, buffers);
     context.tuning = &tuning;
-    for (const Step& step : steps) {
-      context.next_step();
-      record(context, step);
-    }
+    record_steps(context, steps);
   }
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;

@@ -107,10 +107,7 @@ std::unique_ptr<Prepared> WebgpuBackend::prepare(std::span<const Step> steps,
     context.tuning = &tuning_;
     webgpu::SmallKernels small(context);
     if (often) context.small = &small;
-    for (const Step& step : steps) {
-      context.next_step();
-      webgpu::record(context, step);
-    }
+    webgpu::record_steps(context, steps);
     small.finish();
     asked_ = std::move(context.asked);
     return tape;

@@ -33,7 +33,7 @@ fn score(product: f32, token: u32, head: u32, key: u32) -> f32 {
 // What the sums are multiplied by in the end. A sink is a score more in the sum of weights.
 fn share_of(head: u32, top: f32, total: f32) -> f32 {
   #if SINKS
-  let s = sink(min(head, key_heads() * group() - 1u));
+  let s = sink(min(head, KEY_HEADS * GROUP - 1u));
   let most = max(top, s);
   let factor = weft_exp(top - most);
   return factor / (total * factor + weft_exp(s - most));

@@ -1,7 +1,7 @@
 // What cached_decode.wgsl and cached_combine.wgsl share: where splits leave what they found, and what attention gives.
 // Written around this by cached_decode.cpp: the constants and sizes; store; tail, which goes on with the outcomes.
 
-fn sums_at(row: u32, split: u32) -> u32 { return (row * splits() + split) * (VALUE_DIM + 2u); }
+fn sums_at(row: u32, split: u32) -> u32 { return (row * splits() + split) * (VALUE_DIM + 4u); }
 fn stats_at(row: u32, split: u32) -> u32 { return sums_at(row, split) + VALUE_DIM; }
 
 // Over LANES neighbours.

@@ -3,7 +3,7 @@
 // and loads the next ones before it multiplies. All invocations of a subgroup need the same x, so a load of it is one access; STAGED: it
 // is brought to the workgroup's memory while the first weights are on their way.
 // Written around this by qmatmul.cpp: the constants; Codes, ScaleWords and what they mean (qmatmul.wgsl), of which a batch has UNITS for
-// each row, LOOSE: of blocks that begin anywhere in them; X, load_x and dot_x; staged and x_vector, of which there are X_VECTORS; results, row_of_x, weights_of; store; main with
+// each row, LOOSE: of blocks that begin anywhere in them; X, load_x and dot_x; staged, X_VECTORS of them, and stage_x; results, row_of_x, weights_of; store; main with
 // `index` and `thread`. Everything is written out: a loop that is not unrolled has its weights in memory.
 const BESIDE = THREADS / LANES;
 const GROUP = BESIDE * ROWS;
@@ -40,7 +40,7 @@ fn multiply_vectors(index: u32, thread: u32) {
   let begin = thread / BESIDE * share;
   var next = load_batch(rows, begin);
   #if STAGED
-  for (var i = thread; i < X_VECTORS; i += THREADS) { staged[i] = x_vector(i); }
+  stage_x(index, thread);
   workgroupBarrier();
   #endif
   var sums: array<f32, ROWS * VECTORS>;
