@@ -317,8 +317,8 @@ bool images_work(Device& device) {
   const Kernel kernel = device.kernel(
       {.name = "feature test", .wgsl = kImage, .constants = {{"STEP", kStep}, {"WIDTH", kImageWidth}}});
   const Buffer out = device.alloc(sizeof(Words), "feature test"),
-               image = device.alloc(kVectors * 16, "feature test");
-  std::vector<uint32_t> values(kVectors * 4);
+               image = device.alloc(uint64_t{kVectors} * 16, "feature test");
+  std::vector<uint32_t> values(size_t{kVectors} * 4);
   for (const uint32_t first : {7u, 1000u}) {  // the second time it is copied again
     std::iota(values.begin(), values.end(), first);
     device.write(image, 0, std::as_bytes(std::span(values)));

@@ -248,8 +248,8 @@ constexpr Texts number_text(std::string_view text) {
 }
 
 Op unary(std::string name, const Lanes& cpu, const Texts& wgsl, Gradient gradient,
-         std::vector<AttrSpec> attrs = {}) {
-  Op op{.name = name,
+         const std::vector<AttrSpec>& attrs = {}) {
+  Op op{.name = std::move(name),
         .kind = OpKind::elementwise,
         .attrs = attrs,
         .infer = same_dtype,

@@ -313,7 +313,7 @@ TEST_SUITE("quantised") {
   TEST_CASE("codes of 16 bits are near, and the largest is 127") {
     on_every_device([](const Device& device) {
       // One code at a time: an identity of q8_0 gives x back as its codes say.
-      HostTensor one{DType::u8, {32, 34}, std::vector<std::byte>(32 * 34)};
+      HostTensor one{DType::u8, {32, 34}, std::vector<std::byte>(size_t{32} * 34)};
       for (size_t i = 0; i < 32; ++i) {
         const uint16_t half = 0x3c00;  // 1.0
         std::memcpy(one.bytes.data() + i * 34, &half, 2);
@@ -321,7 +321,7 @@ TEST_SUITE("quantised") {
       }
       std::mt19937 random(1);
       std::uniform_real_distribution<float> uniform(-3, 3);
-      std::vector<float> x(32 * 50);
+      std::vector<float> x(size_t{32} * 50);
       for (float& v : x) v = uniform(random);
       std::fill_n(x.begin() + 32, 32, 0.0f);
       const Array packed = call("repack", {Array::from_host(one, device)}, {{"type", "q8_0"}, {"k", 32}});

@@ -53,8 +53,9 @@ TEST_SUITE("base: streams") {
 
   TEST_CASE("results larger than the caches") {
     // 33 MiB, also where rows end inside of lines and numbers are cut off at the end of a tile.
-    for (const auto& [dtype, columns] :
+    for (const auto& [dtype, width] :
          {std::pair{DType::f32, int64_t{2944}}, {DType::f32, 2951}, {DType::f16, 5888}, {DType::f16, 5891}}) {
+      const int64_t columns = width;
       CAPTURE(name_of(dtype));
       CAPTURE(columns);
       const int64_t rows = 2950;

@@ -281,7 +281,7 @@ TEST_SUITE("gpu recorder") {
         @compute @workgroup_size(1) fn main() { length[0] = arrayLength(&values); })"});
       const gpu::Buffer length = device.alloc(4, "length");
       for (uint32_t words : {3u, 60u, 17u}) {  // all in the smallest size of the pool
-        const gpu::Buffer values = device.alloc(4 * words, "values");
+        const gpu::Buffer values = device.alloc(uint64_t{4} * words, "values");
         gpu::Recorder recorder(device);
         recorder.dispatch(kernel, {values, length}, {});
         recorder.submit();
@@ -299,8 +299,9 @@ TEST_SUITE("gpu recorder") {
       // Sizes of a piece of a row, a whole one, and several; the buffer of the last one is in the pool by
       // then.
       for (const uint32_t vectors : {16u, gpu::kImageWidth, 3 * gpu::kImageWidth + 16, 16u}) {
-        const gpu::Buffer image = device.alloc(vectors * 16, "image"),
-                          other = device.alloc(vectors * 16, "other"), seen = device.alloc(16, "seen");
+        const gpu::Buffer image = device.alloc(uint64_t{16} * vectors, "image"),
+                          other = device.alloc(uint64_t{16} * vectors, "other"),
+                          seen = device.alloc(16, "seen");
         const auto word_seen = [&](gpu::Recorder& recorder) {
           recorder.dispatch(look, {image, seen}, {}, vectors - 1);
           gpu::Readback readback = recorder.read(seen, 0, 4);
@@ -310,7 +311,7 @@ TEST_SUITE("gpu recorder") {
           return word;
         };
         const auto last = [&](const gpu::Buffer& buffer, uint32_t word) {
-          device.write(buffer, vectors * 16 - 4, std::as_bytes(std::span(&word, 1)));
+          device.write(buffer, uint64_t{16} * vectors - 4, std::as_bytes(std::span(&word, 1)));
         };
         last(image, 7);
         last(other, 8);
@@ -320,10 +321,10 @@ TEST_SUITE("gpu recorder") {
         written.dispatch(add_one, {other, image}, {.x = vectors / 16});
         CHECK(word_seen(written) == 9);
         CHECK(device.counters().passes == passes + 2);  // the copy is between them
-        copied.copy(other, 0, image, 0, vectors * 16);
+        copied.copy(other, 0, image, 0, uint64_t{16} * vectors);
         CHECK(word_seen(copied) == 8);
-        dropped.clear(image, 0, vectors * 16);
-        cleared.clear(image, 0, vectors * 16);
+        dropped.clear(image, 0, uint64_t{16} * vectors);
+        cleared.clear(image, 0, uint64_t{16} * vectors);
         CHECK(word_seen(cleared) == 0);
         last(image, 5);
         gpu::Recorder again(device);

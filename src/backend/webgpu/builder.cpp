@@ -194,7 +194,7 @@ std::string Builder::real(float value) {
 
 std::string Builder::constant(DType dtype, double value, int id) {
   numbers_.push_back(constant_word(dtype, value));
-  const std::string word = fmt::format("params.p{}", numbers_.size() - 1);
+  std::string word = fmt::format("params.p{}", numbers_.size() - 1);
   if (id >= 0) constants_.push_back({numbers_.size() - 1, id, dtype});
   switch (lane_of(dtype)) {
     case Lane::boolean:

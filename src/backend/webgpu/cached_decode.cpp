@@ -76,7 +76,7 @@ struct Sharing {
     const int64_t most_heads = cpu || few ? 2 : (wide ? 4 : kMostHeads),
                   blocks = p.group() / divisor(p.group(), most_heads),
                   groups = p.tokens * p.key_heads * blocks;
-    const int64_t threads = few && !wide ? std::clamp<int64_t>(2 * p.dim, 64, kThreads) : kThreads;
+    const int64_t threads = few && !wide ? std::clamp<int64_t>(bit_ceil(2 * p.dim), 64, kThreads) : kThreads;
     return {many ? kManyThreads : threads, p.group() / blocks,
             std::clamp<int64_t>(kGroups / groups, 1, few ? kFewSplits : kMostSplits)};
   }

@@ -226,7 +226,7 @@ std::string TileSteps::folded_row(const Step& step, int64_t parts) {
       ends += shuffled(i.fold, fmt::format("acc{}", reg), parts);
       ends += fmt::format("  let x{} = {};\n", reg, narrow(i.dtype, fmt::format("acc{}", reg)));
     }
-    text += starts + loop + elements(inputs) + folds + "  }\n" + ends;
+    text += fmt::format("{}{}{}{}  }}\n{}", starts, loop, elements(inputs), folds, ends);
     text += row_statements(builder_, regs, depth);
   }
   const Operand& out = step.outputs[0];
