@@ -27,7 +27,8 @@ class Buffer {
 /// Kernels that read a buffer through a texture (wgsl.h) find so many vectors of four words in a row of it.
 /// Every adapter has textures of 8192 rows.
 inline constexpr uint32_t kImageWidth = 4096;
-inline constexpr uint64_t kMostImageBytes = uint64_t{8192} * kImageWidth * 16;
+inline constexpr uint64_t kImageRow = uint64_t{kImageWidth} * 16;  // bytes
+inline constexpr uint64_t kMostImageBytes = 8192 * kImageRow;
 
 /// A part of a buffer, bound to a kernel while somebody else holds it. Size 0 = to the end.
 struct BindingView {

@@ -17,7 +17,7 @@ Image& Device::State::image_of(const Buffer::State& buffer) {
       .usage = abi::kTextureStorage | abi::kTextureCopyDst,
       .dimension = abi::kTexture2D,
       .width = kImageWidth,
-      .height = static_cast<uint32_t>((bytes + kImageWidth * 16 - 1) / (kImageWidth * 16)),
+      .height = static_cast<uint32_t>((bytes + kImageRow - 1) / kImageRow),
       .layers = 1,
       .format = abi::kFormatRgba32Uint,
       .mip_levels = 1,

@@ -47,9 +47,11 @@ class Symbols {
     handle_ = dlopen(copy.path().c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle_) fail(ErrorKind::io, "[webgpu] cannot load the Node addon {}: {}", file.string(), dlerror());
     link_map* map = nullptr;
-    dlinfo(handle_, RTLD_DI_LINKMAP, &map);
+    dlinfo(handle_, RTLD_DI_LINKMAP, static_cast<void*>(&map));
     const ElfFile elf(file);
-    const auto address = [&](uint64_t value) { return reinterpret_cast<void*>(map->l_addr + value); };
+    const auto address = [&](uint64_t value) {
+      return reinterpret_cast<void*>(map->l_addr + value);  // NOLINT(performance-no-int-to-ptr)
+    };
     for (const auto& [name, value] : elf.functions("wgpu")) local_[name] = address(value);
     const auto set = elf.functions("dawnProcSetProcs"), get = elf.functions("_ZN4dawn6native8GetProcsEv");
     if (local_.empty() || set.size() != 1 || get.size() != 1)

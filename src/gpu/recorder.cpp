@@ -203,12 +203,13 @@ void Recorder::State::refresh_image(Buffer::State& buffer) {
   end_pass();
   need_encoder();
   // Whole rows, and the rest of the last one.
-  constexpr uint64_t kRow = uint64_t{kImageWidth} * 16;
-  const auto rows = static_cast<uint32_t>(image.bytes / kRow);
+  const auto rows = static_cast<uint32_t>(image.bytes / kImageRow);
   const auto copy = [&](uint32_t row, uint32_t width, uint32_t height) {
     if (width == 0 || height == 0) return;
-    const abi::TexelCopyBuffer from{
-        .offset = row * kRow, .bytes_per_row = kRow, .rows_per_layer = height, .buffer = memory.handle};
+    const abi::TexelCopyBuffer from{.offset = row * kImageRow,
+                                    .bytes_per_row = kImageRow,
+                                    .rows_per_layer = height,
+                                    .buffer = memory.handle};
     const abi::TexelCopyTexture to{.texture = image.texture,
                                    .mip_level = 0,
                                    .x = 0,
@@ -219,7 +220,7 @@ void Recorder::State::refresh_image(Buffer::State& buffer) {
     api().CommandEncoderCopyBufferToTexture(encoder, &from, &to, &size);
   };
   copy(0, kImageWidth, rows);
-  copy(rows, static_cast<uint32_t>(image.bytes % kRow / 16), 1);
+  copy(rows, static_cast<uint32_t>(image.bytes % kImageRow / 16), 1);
   images[memory.id] = true;
 }
 

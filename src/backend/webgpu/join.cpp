@@ -343,9 +343,9 @@ bool takes_parts(const gpu::Device& device, const Step& product, const StoragePt
 }
 
 std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, int64_t m, int64_t blocks) {
-  const bool in_parts = context.parts && context.parts->codes == product.inputs[0].storage;
+  const Context::Parts* parts = context.parts_of(product.inputs[0].storage);
   const PackedWays ways(context.device, product, m, blocks,
-                        in_parts ? bytes_of_parts(product, context.parts->heads, context.parts->lanes) : 0);
+                        parts ? bytes_of_parts(product, parts->heads, parts->lanes) : 0);
   const Way way = context.choose(
       {.key = fmt::format("{} {} {} x {} x {} blocks in tiles of {}", product.kernel,
                           product.attrs->text("type"), m, ways.tile.columns, blocks, ways.tile.width),
@@ -356,7 +356,7 @@ std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, 
 
 /// The same for weights that are floats.
 QuantForm joined_floats(Context& context, const Step& product, int64_t m, int64_t units) {
-  constexpr int64_t kBusy = 132 * 1024;  // invocations
+  constexpr int64_t kBusy = int64_t{132} * 1024;  // invocations
   const int64_t most = context.device.limits().max_workgroup_threads;
   const Tiled& tile = product.tiles[0];
   QuantForm form = floats_form(context.device, m, tile.columns, units);

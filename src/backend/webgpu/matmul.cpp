@@ -111,7 +111,9 @@ Choice choose(const Product& p, const MatmulDevice& device) {
         {.m = 64, .n = 64, .k = 64, .rows = 32, .columns = 32, .threads = 4 * lanes, .bytes = 18'432}};
     if (const auto choice = choose_tile(multiply_matrices, tiles, p, device)) return *choice;
   }
-  return choose_tile(multiply_tiles, kTiles, p, device).value();
+  const auto choice = choose_tile(multiply_tiles, kTiles, p, device);
+  if (!choice) fail(ErrorKind::unsupported, "[matmul] workgroups of this device are too small for a tile");
+  return *choice;
 }
 
 /// Whether an invocation per element is enough. A software adapter takes longer to compile anything else than

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <utility>
 
 #include "backend/webgpu/interleaved.h"
 #include "backend/webgpu/join.h"
@@ -113,8 +112,7 @@ bool stages(const gpu::Device& device, const QuantForm& form, int64_t x_vectors,
 
 /// stage_x: x is made of what splits of attention left. `kept`: where vector i of it goes, for whoever reads
 /// it later.
-void declare_parts(Context& context, Builder& builder, const std::string& kept, int64_t bits) {
-  const Context::Parts parts = *std::exchange(context.parts, std::nullopt);
+void declare_parts(Builder& builder, const Context::Parts& parts, const std::string& kept, int64_t bits) {
   const std::pair<const char*, int64_t> numbers[] = {
       {"LEFT_HEADS", parts.heads}, {"LEFT_FOURS", parts.columns / 4}, {"LEFT_LANES", parts.lanes}};
   for (const auto& [name, value] : numbers) builder.settings.push_back({name, static_cast<uint32_t>(value)});
@@ -349,12 +347,12 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
   // The size of x is part of the kernel's text then: several rows only where all sizes are.
   const int64_t x_vectors = element_count(x.layout.shape) / 4,
                 row_vectors = packing.k / 32 * (codes ? bits / 4 + 1 : 8);
-  const bool in_parts = context.parts && context.parts->codes == x.storage;
+  const Context::Parts* parts = context.parts_of(x.storage);
   const bool staged =
-      in_parts || stages(context.device, form, x_vectors, (builder.literal ? form.vectors : 1) * row_vectors);
-  const std::string x_words = in_parts ? builder.write(buffer_of(x), 4) : builder.read(buffer_of(x), 4),
+      parts || stages(context.device, form, x_vectors, (builder.literal ? form.vectors : 1) * row_vectors);
+  const std::string x_words = parts ? builder.write(buffer_of(x), 4) : builder.read(buffer_of(x), 4),
                     x_first = builder.number(x.layout.offset / 4);
-  if (!in_parts)
+  if (!parts)
     builder.code +=
         fmt::format("fn x_vector(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n", x_words, x_first);
   builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}); }}\n", codes ? "vec4<u32>" : "vec4<f32>",
@@ -367,8 +365,8 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
     builder.settings.push_back({"UNITS", static_cast<uint32_t>(form.ahead / common)});
     builder.settings.push_back({"LOOSE", form.ahead % together == 0 ? 0u : 1u});
     if (staged) builder.code += "var<workgroup> staged: array<vec4<u32>, X_VECTORS>;\n";
-    if (in_parts)
-      declare_parts(context, builder, fmt::format("{}[i + {}]", x_words, x_first), bits);
+    if (parts)
+      declare_parts(builder, *parts, fmt::format("{}[i + {}]", x_words, x_first), bits);
     else if (staged)
       builder.code +=
           "fn stage_x(index: u32, thread: u32) {\n"
@@ -424,6 +422,7 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
   builder.code += number_function("size_n", builder.number(packing.n));
   const std::string body = declare_product(context, builder, x, step.inputs[1], packing,
                                            codes ? step.attrs->integer("bits") : 0, form);
+  if (context.parts_of(x.storage)) context.parts.reset();
   if (joined) return multiply_joined(context, builder, step, form, body);
   builder.code += "alias T = f32;\n" + result_function(builder, {buffer_of(out), out.dtype, count,
                                                                  step.program ? &step : nullptr});

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kThreads = 256;
 constexpr int64_t kInRegisters = 32;   // elements of an invocation
 constexpr int64_t kInFlight = 16;      // elements of an invocation that are loaded at once in a loop
-constexpr int64_t kBusy = 64 * 1024;   // invocations that keep a GPU's memory busy
+constexpr int64_t kBusy = 65'536;      // invocations that keep a GPU's memory busy
 constexpr int64_t kShortPiece = 4096;  // elements that are worth a workgroup
 
 /// What is computed per element between two folds: a function from values to values.

@@ -86,6 +86,10 @@ class Context {
     Operand sinks;      ///< perhaps without storage
   };
   std::optional<Parts> parts;
+  /// Where these codes are to be put together from them; else null.
+  const Parts* parts_of(const StoragePtr& codes) const {
+    return parts && parts->codes == codes ? &*parts : nullptr;
+  }
 
   /// Whether a kernel of so many elements is to be one that others can be put together with.
   bool is_small(int64_t elements) const {
