@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 
@@ -61,6 +62,7 @@ int begin_child(int out, int err) {
   out = fcntl(out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   err = fcntl(err, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   const int null = ::open("/dev/null", O_RDWR);
+  if (null < 0) _exit(EXIT_FAILURE);
   dup2(null, STDIN_FILENO);
   dup2(null, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);

@@ -70,8 +70,9 @@ Array sinusoidal_encoding(const OpCall& c) {
     fail(ErrorKind::invalid, "[sinusoidal_encoding] dim {} is odd: sines and cosines come in pairs", dim);
   return from_values(DType::f32, {length, dim}, c.device, [=](int64_t i) {
     const int64_t position = i / dim, column = i % dim;
-    const double angle = static_cast<double>(position) /
-                         std::pow(10000.0, static_cast<double>(column / 2 * 2) / static_cast<double>(dim));
+    const double angle =
+        static_cast<double>(position) /
+        std::pow(10000.0, static_cast<double>(column - column % 2) / static_cast<double>(dim));
     return column % 2 == 0 ? std::sin(angle) : std::cos(angle);
   });
 }
