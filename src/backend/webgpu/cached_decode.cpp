@@ -49,7 +49,6 @@ struct Sharing {
   int64_t lanes, at_once = 2;
   int64_t splits;       // at most: a token that sees few keys has fewer
   int64_t most_splits;  // of all numbers of keys
-  bool single;          // by choice and not for want of keys: a text that grows needs no other kernel
 
   /// `way`: threads, heads and, at most, splits.
   Sharing(const gpu::Device& device, const CachedProblem& p, int64_t key_count, const Way& way)
@@ -64,7 +63,6 @@ struct Sharing {
     value_keys = keys * value_team / threads;
     splits = std::min(ceil_div(key_count, keys), way[2]);
     most_splits = way[2];
-    single = way[2] == 1;
     if (memory(p) > device.limits().max_workgroup_memory) at_once = 1;
   }
 
@@ -219,8 +217,8 @@ class Decode : Reads {
   Sharing choose() const;
   int64_t lanes_for_parts() const;
   void leave(const gpu::Buffer& partial) const;
-  /// A workgroup takes all keys.
-  bool is_single() const { return sharing_.single; }
+  /// A workgroup takes all keys, by choice and not for want of them: a text that grows needs no other kernel.
+  bool is_single() const { return sharing_.most_splits == 1; }
   void declare(Builder& builder, bool ends) const;
   void declare_counters(Builder& builder) const;
   void declare_store(Builder& builder) const;

@@ -170,10 +170,6 @@ std::string total_function(const QuantForm& form) {
 
 }  // namespace
 
-std::string codes_constants(int64_t bits) {
-  return fmt::format("const RESTS = {};\nconst FACTS = {}u;\n", bits == 16, bits / 4);
-}
-
 std::string code_words(const std::string& x4, const std::string& put, const std::string& blocks, int64_t bits,
                        bool shuffles) {
   const bool rests = bits == 16;
@@ -372,7 +368,7 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
           "fn stage_x(index: u32, thread: u32) {\n"
           "  for (var i = thread; i < X_VECTORS; i += THREADS) { staged[i] = x_vector(i); }\n}\n";
   }
-  if (codes) builder.code += codes_constants(bits);
+  if (codes) builder.code += fmt::format("const RESTS = {};\nconst FACTS = {}u;\n", bits == 16, bits / 4);
   if (!form.interleaved)
     builder.code += embedded::webgpu_kernels(codes ? "qmatmul_x_codes" : "qmatmul_x");
   else if (codes)

@@ -34,8 +34,6 @@ int64_t shared_bytes(const QuantForm& form);
 /// The largest number up to `most` that divides `x`.
 int64_t divisor(int64_t x, int64_t most);
 
-/// RESTS and FACTS of codes of activations.
-std::string codes_constants(int64_t bits);
 /// Statements that make words `part`, of 8, of the codes of block `at`, in the order that
 /// qmatmul_x_codes.wgsl describes. `x4(i)`: four elements; `put(i, word)`; `blocks`: of all rows.
 /// `shuffles`: the parts of a block are made by neighbours of a subgroup.

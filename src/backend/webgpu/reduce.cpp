@@ -280,9 +280,8 @@ void reduce(Context& context, const Step& step) {
   const int64_t most = plan.lockstep ? 32 : 512;  // workgroups that keep a device busy
   const int64_t pieces =
       std::min<int64_t>(plan.length / (4 * plan.threads), std::max<int64_t>(1, most / plan.outputs));
-  // So few outputs leave most invocations nothing to do.
-  const bool few = small && !context.software && 16 * plan.outputs <= plan.length;
-  if ((plan.length <= 64 && !few) || (columns && plan.outputs >= 8192))
+  if ((plan.length <= 64 && !context.leaves_idle(plan.outputs, plan.length)) ||
+      (columns && plan.outputs >= 8192))
     by_thread(context, plan);
   else if (pieces > 1 && !small)
     by_pieces(context, plan, pieces);

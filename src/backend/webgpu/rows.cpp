@@ -368,10 +368,9 @@ void rows_by_elements(Context& context, const Step& step, const Writer& shape,
     Writer(context, step, kThreads).pieces(context, pieces, partial);
     join_pieces(context, step, pieces, partial, outputs);
   } else {
-    // So few rows leave most invocations nothing to do.
-    const bool few = small && !context.software && 16 * shape.rows() <= shape.length();
     const bool alone =
-        (shape.length() <= (small ? 32 : 16) && !few) || (shape.columns() && shape.rows() >= 4096);
+        (shape.length() <= (small ? 32 : 16) && !context.leaves_idle(shape.rows(), shape.length())) ||
+        (shape.columns() && shape.rows() >= 4096);
     const int64_t lanes =
         alone ? 1
               : std::clamp<int64_t>(

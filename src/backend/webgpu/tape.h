@@ -96,6 +96,10 @@ class Context {
     constexpr int64_t kMost = 8192;  // a row of activations of the largest models
     return small && elements <= kMost;
   }
+  /// Whether rows of such a kernel are so few that most invocations had nothing to do, if each took one.
+  bool leaves_idle(int64_t rows, int64_t length) const {
+    return is_small(rows * length) && !software && 16 * rows <= length;
+  }
   SmallKernels* small = nullptr;  ///< where those go; null: nowhere
 
   /// How a kernel is to be run.
