@@ -133,7 +133,8 @@ class Reads {
            (dtype == DType::f16 || dtype == DType::f32) && has_eights(in_.keys) && has_eights(in_.values);
   }
   void declare_sizes(Builder& builder, const Numbers& constants) const;
-  void declare_reads(Builder& builder) const;
+  /// `all`: with what tells which keys a token sees.
+  void declare_reads(Builder& builder, bool all) const;
   void declare_sink(Builder& builder) const;
 
   Context& context_;
@@ -159,7 +160,7 @@ class Decode : Reads {
     const CachedProblem& p = in_.problem;
     Builder builder("cached_decode");
     declare(builder, one_dispatch_);
-    declare_reads(builder);
+    declare_reads(builder, looks_for_keys());
     gpu::Buffer partial;
     if (!is_single())
       partial = context_.scratch(p.tokens * p.heads * sharing_.splits * (p.value_dim + 4), "attention");
@@ -201,9 +202,10 @@ class Decode : Reads {
     const auto add = [&](const Operand& o) {
       if (o.storage) bound.insert(o.storage.get());
     };
-    for (const Operand* o : {&in_.q, &in_.keys, &in_.values, &in_.key_positions, &in_.key_sequences,
-                             &in_.positions, &in_.sequences, &in_.slopes})
-      add(*o);
+    for (const Operand* o : {&in_.q, &in_.keys, &in_.values, &in_.positions, &in_.slopes}) add(*o);
+    for (const Operand* o : {&in_.key_positions, &in_.key_sequences})
+      if (looks_for_keys()) add(*o);
+    if (looks_for_keys() || has_sequences()) add(in_.sequences);
     if (in_.key_rows) add(*in_.key_rows);
     if (!one_dispatch) return bound.size() + 1;  // sums of the splits
     add(in_.out);
@@ -214,6 +216,8 @@ class Decode : Reads {
     return bound.size() + (is_single() ? 0 : 2);  // and counters
   }
 
+  /// A token may see any of the keys, and not just those up to itself.
+  bool looks_for_keys() const { return !in_.problem.in_order(); }
   Sharing choose() const;
   int64_t lanes_for_parts() const;
   void leave(const gpu::Buffer& partial) const;
@@ -325,7 +329,7 @@ void Decode::declare(Builder& builder, bool ends) const {
   builder.code += fmt::format("fn splits() -> u32 {{ return {}; }}\n", builder.number(sharing_.splits));
 }
 
-void Reads::declare_reads(Builder& builder) const {
+void Reads::declare_reads(Builder& builder, bool all) const {
   const CachedProblem& p = in_.problem;
   const auto declare = [&](std::string_view head, std::string_view type, const std::string& value) {
     builder.code += fmt::format("fn {} -> {} {{ return {}; }}\n", head, type, value);
@@ -348,10 +352,12 @@ void Reads::declare_reads(Builder& builder) const {
                                           builder.number(q.offset), builder.number(q.strides[0]),
                                           builder.number(q.strides[1]), builder.number(q.strides[2]))));
   declare("key_row(i: u32)", "u32", in_.key_rows ? fmt::format("u32({})", element(*in_.key_rows)) : "i");
-  declare("key_position(i: u32)", "i32", element(in_.key_positions));
-  declare("key_sequence(i: u32)", "i32", element(in_.key_sequences));
   declare("position(i: u32)", "i32", element(in_.positions));
-  declare("sequence(i: u32)", "i32", element(in_.sequences));
+  if (all) {
+    declare("key_position(i: u32)", "i32", element(in_.key_positions));
+    declare("key_sequence(i: u32)", "i32", element(in_.key_sequences));
+  }
+  if (all || has_sequences()) declare("sequence(i: u32)", "i32", element(in_.sequences));
   if (has_slopes()) declare("slope(head: u32)", "f32", builder.load(in_.slopes, "head"));
   declare("keys()", "u32", builder.number(key_count_));
   declare("scale()", "f32", builder.real(p.scale));
@@ -426,7 +432,7 @@ class Lanes : Reads {
                             {"VALUE_SLOTS", ceil_div(p.value_dim / 8, lanes_)},
                             {"BLOCKS", blocks_}});
     builder.code = fmt::format("fn lanes() -> u32 {{ return {}; }}\n", builder.number(lanes_));
-    declare_reads(builder);
+    declare_reads(builder, true);
     declare_sink(builder);
     builder.code += fmt::format("fn store(at: u32, x: f32) {{ {}[at] = bitcast<u32>(x); }}\n",
                                 builder.write(buffer_of(in_.out)));

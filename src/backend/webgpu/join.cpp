@@ -306,7 +306,7 @@ struct PackedWays {
     int64_t tiles = 1;
     while (tile.width * tiles < 32 && common % (2 * tiles) == 0) tiles *= 2;
     const int64_t lanes = divisor(blocks, std::max<int64_t>(staged > 0 ? 2 : 1, busy / (tile.width * tiles)));
-    return {lanes, 1, std::gcd(blocks / lanes, cpu ? 1 : 8 / vectors), tiles};
+    return {lanes, 1, divisor(blocks / lanes, cpu ? 1 : 8 / vectors), tiles};
   }
 };
 
