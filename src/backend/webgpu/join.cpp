@@ -305,8 +305,24 @@ struct PackedWays {
     const int64_t busy = cpu ? 64 : 512;  // invocations
     int64_t tiles = 1;
     while (tile.width * tiles < 32 && common % (2 * tiles) == 0) tiles *= 2;
-    const int64_t lanes = divisor(blocks, std::max<int64_t>(staged > 0 ? 2 : 1, busy / (tile.width * tiles)));
+    return with_lanes(std::max<int64_t>(staged > 0 ? 2 : 1, busy / (tile.width * tiles)), tiles);
+  }
+  /// No more lanes than those, and as many blocks at a time as they can have.
+  Way with_lanes(int64_t most, int64_t tiles) const {
+    const int64_t lanes = divisor(blocks, most);
     return {lanes, 1, divisor(blocks / lanes, cpu ? 1 : 8 / vectors), tiles};
+  }
+  /// Ways that doubling and halving does not lead to: rows of 18 blocks can have 2, 3, 6, 9 or 18 lanes.
+  std::vector<Way> others() const {
+    const Way begin = usual();
+    std::vector<Way> ways;
+    for (int64_t lanes = 2; lanes <= 32; ++lanes) {
+      const Way way = with_lanes(lanes, begin[3]);
+      const int64_t more = std::max(way[0], begin[0]), fewer = std::min(way[0], begin[0]);
+      const bool doubled = more % fewer == 0 && std::has_single_bit(static_cast<uint64_t>(more / fewer));
+      if (way[0] == lanes && !(doubled && way[2] == begin[2]) && possible(way)) ways.push_back(way);
+    }
+    return ways;
   }
 };
 
@@ -350,7 +366,8 @@ std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, 
       {.key = fmt::format("{} {} {} x {} x {} blocks in tiles of {}", product.kernel,
                           product.attrs->text("type"), m, ways.tile.columns, blocks, ways.tile.width),
        .usual = ways.usual(),
-       .possible = [ways](const Way& w) { return ways.possible(w); }});
+       .possible = [ways](const Way& w) { return ways.possible(w); },
+       .others = ways.others()});
   return {widened(product, way[3]), ways.form_of(way)};
 }
 
@@ -407,10 +424,14 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
       form.subgroups ? std::min<int64_t>(context.device.features().subgroup_min, form.threads & -form.threads)
                      : 1;
   const TileSteps steps(builder, product, rows, form.threads, lanes);
+  // Weights come from farthest: they are on their way first.
+  if (form.beside) body += "  let batch = first_batch(index, thread);\n";
   body += "  const row = 0u;\n" + steps.before();
-  body += fmt::format(
-      "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + turn, thread); }}\n",
-      turns);
+  body += form.beside ? "  multiply_from(index, thread, batch);\n"
+                      : fmt::format(
+                            "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + "
+                            "turn, thread); }}\n",
+                            turns);
   builder.groups(context, tile.count, static_cast<int>(form.threads), body + steps.after());
 }
 

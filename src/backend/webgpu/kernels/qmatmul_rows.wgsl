@@ -28,17 +28,29 @@ fn load_batch(rows: array<u32, ROWS>, block: u32) -> Batch {
   return batch;
 }
 
-fn multiply_vectors(index: u32, thread: u32) {
-  let groups = (size_n() + GROUP - 1u) / GROUP;
-  let first = index % groups * GROUP;
-  let vector = index / groups * VECTORS;
+// What a workgroup takes: rows of weights, and those of x.
+fn groups_of_rows() -> u32 { return (size_n() + GROUP - 1u) / GROUP; }
+fn first_row(index: u32) -> u32 { return index % groups_of_rows() * GROUP; }
+fn first_vector(index: u32) -> u32 { return index / groups_of_rows() * VECTORS; }
+fn rows_of(index: u32, thread: u32) -> array<u32, ROWS> {
   var rows: array<u32, ROWS>;
   #for r ROWS
-  rows[$r] = weights_of(vector) + min(first + $r * BESIDE + thread % BESIDE, size_n() - 1u);
+  rows[$r] = weights_of(first_vector(index)) + min(first_row(index) + $r * BESIDE + thread % BESIDE, size_n() - 1u);
   #endfor
+  return rows;
+}
+// The first weights, which can be loaded before anything else.
+fn first_batch(index: u32, thread: u32) -> Batch {
+  return load_batch(rows_of(index, thread), thread / BESIDE * (blocks() / LANES));
+}
+
+fn multiply_from(index: u32, thread: u32, first_weights: Batch) {
+  let first = first_row(index);
+  let vector = first_vector(index);
+  let rows = rows_of(index, thread);
   let share = blocks() / LANES;
   let begin = thread / BESIDE * share;
-  var next = load_batch(rows, begin);
+  var next = first_weights;
   #if STAGED
   stage_x(index, thread);
   workgroupBarrier();
@@ -91,3 +103,5 @@ fn multiply_vectors(index: u32, thread: u32) {
   #endfor
   #endif
 }
+
+fn multiply_vectors(index: u32, thread: u32) { multiply_from(index, thread, first_batch(index, thread)); }
