@@ -69,6 +69,7 @@ TEST_SUITE("base: streams") {
       CHECK(wrong(more, [&](int64_t r, int64_t c) { return 2 * value(r, c) + 1; }) == 0);
       const Array row = slice_dim(x, 0, 0, 1);
       CHECK(wrong(x + row, [&](int64_t r, int64_t c) { return value(r, c) + value(0, c); }) == 0);
+      CHECK(wrong(x - max(x, {-1}, true), [&](int64_t r, int64_t c) { return value(r, c) - 250; }) == 0);
       const auto moved = [](const Array& view) { return reshape(reshape(view, {-1}), view.shape()); };
       CHECK(wrong(moved(transpose(x, 0, 1)), [&](int64_t c, int64_t r) { return value(r, c); }) == 0);
       CHECK(wrong(moved(slice_dim(x, 1, 1, columns)),

@@ -356,7 +356,8 @@ void Machine::spread(size_t reg, int64_t n) {
     wide<spread_first<uint32_t>>(static_cast<uint32_t*>(own(reg)), n);
 }
 
-void Machine::store(size_t reg, const Tensor& to, int64_t at, int64_t n) const {
+void Machine::store(size_t reg, const Tensor& to, int64_t at, int64_t n, bool streamed) const {
+  if (streamed) return stream_register(reg, to, at, n);
   wide<cpu::store>(to.dtype, static_cast<const void*>(registers_[reg]), to.data, at, n);
 }
 

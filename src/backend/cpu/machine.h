@@ -35,7 +35,8 @@ class Machine {
   const float* floats(int reg) const {
     return static_cast<const float*>(registers_[static_cast<size_t>(reg)]);
   }
-  void store(size_t reg, const Tensor& to, int64_t at, int64_t n) const;
+  /// `streamed`: past the caches (stream.h).
+  void store(size_t reg, const Tensor& to, int64_t at, int64_t n, bool streamed = false) const;
 
  private:
   /// What is looked up once, for it is the same in every tile.

@@ -3,11 +3,14 @@
 //   rows:    a worker takes whole rows
 //   pieces:  long rows are cut, and what their pieces fold to is joined     (one pass, nothing per element
 //   kept) columns: rows that lie side by side go together, one element of each at a time (the same)
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <limits>
 
 #include "backend/cpu/elementwise_run.h"
 #include "backend/cpu/machine.h"
+#include "backend/cpu/stream.h"
 #include "backend/cpu/wide.h"
 #include "base/error.h"
 
@@ -119,7 +122,10 @@ class RowProgram {
       passes_ = std::max(passes_, depth_.back());
       if (folds) folds_.push_back(depth_.size() - 1);
     }
-    for (const Tensor& t : outputs) stores_elements_ = stores_elements_ || !program.is_per_row(t.layout);
+    for (const Tensor& t : outputs) {
+      stores_elements_ = stores_elements_ || !program.is_per_row(t.layout);
+      streamed_.push_back(is_streamed(static_cast<uint64_t>(rows_ * length_) * size_of(t.dtype)));
+    }
     // What each pass computes per element; the last one is for the stores.
     for (int pass = 1; pass <= passes_ + 1; ++pass) {
       std::vector<bool> wanted(depth_.size(), false);
@@ -166,7 +172,8 @@ class RowProgram {
         elements(machine, base, elements_.back(), at, n, done);
         for (size_t k = 0; k < outputs_.size(); ++k)
           if (!program_.is_per_row(outputs_[k].layout))
-            machine.store(static_cast<size_t>(program_.stores[k]), outputs_[k], row * length_ + at, n);
+            machine.store(static_cast<size_t>(program_.stores[k]), outputs_[k], row * length_ + at, n,
+                          streamed_[k]);
       }
     }
     store_row(machine, row);
@@ -353,6 +360,7 @@ class RowProgram {
   std::vector<std::vector<size_t>> elements_;  // registers of each pass, and of the stores
   int passes_ = 0;
   bool stores_elements_ = false;
+  std::vector<bool> streamed_;  // outputs whose elements are stored past the caches
 };
 
 }  // namespace
@@ -401,6 +409,7 @@ void run_rows(ThreadPool& pool, const ElementwiseProgram& program, std::span<con
   pool.for_each(static_cast<size_t>(rows.rows()), static_cast<size_t>(grain), [&](size_t begin, size_t end) {
     Machine machine(program, tile);
     for (size_t row = begin; row < end; ++row) rows.run_row(machine, static_cast<int64_t>(row));
+    hwy::FlushStream();
   });
 }
 
