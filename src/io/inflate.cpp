@@ -22,7 +22,7 @@ class Bits {
  public:
   explicit Bits(std::span<const std::byte> bytes) : rest_(bytes) {}
 
-  uint32_t take(int count) {
+  uint32_t take(uint32_t count) {
     fill(count);
     if (have_ < count) damaged("it ends too early");
     const auto value = static_cast<uint32_t>(bits_ & ((uint64_t{1} << count) - 1));
@@ -30,11 +30,11 @@ class Bits {
     return value;
   }
   /// The next bits, zeros behind the end.
-  uint32_t peek(int count) {
+  uint32_t peek(uint32_t count) {
     fill(count);
     return static_cast<uint32_t>(bits_ & ((uint64_t{1} << count) - 1));
   }
-  void drop(int count) {
+  void drop(uint32_t count) {
     if (have_ < count) damaged("it ends too early");
     bits_ >>= count;
     have_ -= count;
@@ -42,14 +42,14 @@ class Bits {
   void to_byte() { drop(have_ % 8); }
 
  private:
-  void fill(int count) {
+  void fill(uint32_t count) {
     for (; have_ < count && !rest_.empty(); have_ += 8, rest_ = rest_.subspan(1))
       bits_ |= std::to_integer<uint64_t>(rest_[0]) << have_;
   }
 
   std::span<const std::byte> rest_;
   uint64_t bits_ = 0;
-  int have_ = 0;
+  uint32_t have_ = 0;
 };
 
 /// A prefix code, given by the lengths of its words. Words of the same length follow each other.
@@ -143,11 +143,11 @@ void coded_block(Bits& bits, const Code& symbols, const Code& distances, Window&
     if (symbol == 256) return;
     const uint32_t l = symbol - 257;
     if (l >= kLengths.size()) damaged("a length that does not exist");
-    const int more = l < 8 || l == 28 ? 0 : static_cast<int>(l / 4 - 1);
+    const uint32_t more = l < 8 || l == 28 ? 0 : l / 4 - 1;
     const uint32_t length = kLengths[l] + bits.take(more);
     const uint32_t d = distances.read(bits);
     if (d >= kDistances.size()) damaged("a distance that does not exist");
-    out.copy(kDistances[d] + bits.take(d < 4 ? 0 : static_cast<int>(d / 2 - 1)), length);
+    out.copy(kDistances[d] + bits.take(d < 4 ? 0 : d / 2 - 1), length);
   }
 }
 
