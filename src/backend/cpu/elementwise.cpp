@@ -6,7 +6,6 @@
 
 #include "backend/cpu/elementwise_run.h"
 #include "backend/cpu/machine.h"
-#include "backend/cpu/stream.h"
 
 namespace weft::cpu {
 namespace {
@@ -30,9 +29,7 @@ Elementwise::Elementwise(const ElementwiseProgram& program, std::span<const Tens
     flat_ = flat_ && (Layout{shape_, t.layout.strides, 0}.is_contiguous() || is_scalar(t));
     flat_strides_.push_back(is_scalar(t) ? 0 : 1);
   }
-  const auto streamed = [&](const Tensor& t) {
-    return is_streamed(static_cast<uint64_t>(element_count(shape_)) * size_of(t.dtype));
-  };
+  const auto streamed = [](const Tensor& t) { return is_streamed(t); };
   if (flat_ && inputs.size() > 1 && std::ranges::any_of(outputs, streamed)) tile_ = kStreamedTile;
   const auto is_run = [&](const Tensor& t) {
     return t.dtype == DType::f32 && !is_scalar(t) && (flat_ || t.layout.strides.back() == 1);

@@ -221,6 +221,10 @@ bool is_plain(DType dtype) {
 
 }  // namespace
 
+bool is_streamed(const Tensor& result) {
+  return is_streamed(static_cast<uint64_t>(element_count(result.layout.shape)) * size_of(result.dtype));
+}
+
 Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<const Tensor> outputs)
     : program_(program),
       loads_(program.loads.size()),
@@ -251,8 +255,7 @@ Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<cons
   for (size_t k = 0; k < outputs.size(); ++k) {
     const Tensor& to = outputs[k];
     const auto reg = static_cast<size_t>(program.stores[k]);
-    const bool streamed =
-        is_streamed(static_cast<uint64_t>(element_count(to.layout.shape)) * size_of(to.dtype));
+    const bool streamed = is_streamed(to);
     const bool computed = reg >= loads_ && program.instructions[reg - loads_].arity() > 0;
     Call* const call = computed ? &calls_[reg - loads_] : nullptr;
     if (streamed && call && !call->is_read && call->from == DType::f32 && to.dtype == DType::f32)

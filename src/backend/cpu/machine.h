@@ -9,6 +9,9 @@
 
 namespace weft::cpu {
 
+/// Whether a result is better stored past the caches (stream.h).
+bool is_streamed(const Tensor& result);
+
 /// Runs the instructions of a program on tiles of elements. Registers are memory of its own, or the place
 /// where the elements lie or go to anyway.
 class Machine {
@@ -35,7 +38,7 @@ class Machine {
   const float* floats(int reg) const {
     return static_cast<const float*>(registers_[static_cast<size_t>(reg)]);
   }
-  /// `streamed`: past the caches (stream.h).
+  /// `streamed`: past the caches; call hwy::FlushStream() before another thread may read.
   void store(size_t reg, const Tensor& to, int64_t at, int64_t n, bool streamed = false) const;
 
  private:

@@ -10,7 +10,6 @@
 
 #include "backend/cpu/elementwise_run.h"
 #include "backend/cpu/machine.h"
-#include "backend/cpu/stream.h"
 #include "backend/cpu/wide.h"
 #include "base/error.h"
 
@@ -122,10 +121,7 @@ class RowProgram {
       passes_ = std::max(passes_, depth_.back());
       if (folds) folds_.push_back(depth_.size() - 1);
     }
-    for (const Tensor& t : outputs) {
-      stores_elements_ = stores_elements_ || !program.is_per_row(t.layout);
-      streamed_.push_back(is_streamed(static_cast<uint64_t>(rows_ * length_) * size_of(t.dtype)));
-    }
+    for (const Tensor& t : outputs) stores_elements_ = stores_elements_ || !program.is_per_row(t.layout);
     // What each pass computes per element; the last one is for the stores.
     for (int pass = 1; pass <= passes_ + 1; ++pass) {
       std::vector<bool> wanted(depth_.size(), false);
@@ -173,7 +169,7 @@ class RowProgram {
         for (size_t k = 0; k < outputs_.size(); ++k)
           if (!program_.is_per_row(outputs_[k].layout))
             machine.store(static_cast<size_t>(program_.stores[k]), outputs_[k], row * length_ + at, n,
-                          streamed_[k]);
+                          is_streamed(outputs_[k]));
       }
     }
     store_row(machine, row);
@@ -360,7 +356,6 @@ class RowProgram {
   std::vector<std::vector<size_t>> elements_;  // registers of each pass, and of the stores
   int passes_ = 0;
   bool stores_elements_ = false;
-  std::vector<bool> streamed_;  // outputs whose elements are stored past the caches
 };
 
 }  // namespace

@@ -203,8 +203,7 @@ class Decode : Reads {
       if (o.storage) bound.insert(o.storage.get());
     };
     for (const Operand* o : {&in_.q, &in_.keys, &in_.values, &in_.positions, &in_.slopes}) add(*o);
-    for (const Operand* o : {&in_.key_positions, &in_.key_sequences})
-      if (looks_for_keys()) add(*o);
+    if (looks_for_keys()) add(in_.key_positions), add(in_.key_sequences);
     if (looks_for_keys() || has_sequences()) add(in_.sequences);
     if (in_.key_rows) add(*in_.key_rows);
     if (!one_dispatch) return bound.size() + 1;  // sums of the splits

@@ -312,16 +312,12 @@ struct PackedWays {
     const int64_t lanes = divisor(blocks, most);
     return {lanes, 1, divisor(blocks / lanes, cpu ? 1 : 8 / vectors), tiles};
   }
-  /// Ways that doubling and halving does not lead to: rows of 18 blocks can have 2, 3, 6, 9 or 18 lanes.
+  /// Doubling and halving does not lead to all of them: rows of 18 blocks can have 2, 3, 6, 9 or 18 lanes.
   std::vector<Way> others() const {
-    const Way begin = usual();
+    const int64_t tiles = usual()[3];
     std::vector<Way> ways;
-    for (int64_t lanes = 2; lanes <= 32; ++lanes) {
-      const Way way = with_lanes(lanes, begin[3]);
-      const int64_t more = std::max(way[0], begin[0]), fewer = std::min(way[0], begin[0]);
-      const bool doubled = more % fewer == 0 && std::has_single_bit(static_cast<uint64_t>(more / fewer));
-      if (way[0] == lanes && !(doubled && way[2] == begin[2]) && possible(way)) ways.push_back(way);
-    }
+    for (int64_t lanes = 2; lanes <= 32; ++lanes)
+      if (blocks % lanes == 0) ways.push_back(with_lanes(lanes, tiles));
     return ways;
   }
 };
@@ -427,11 +423,12 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
   // Weights come from farthest: they are on their way first.
   if (form.beside) body += "  let batch = first_batch(index, thread);\n";
   body += "  const row = 0u;\n" + steps.before();
-  body += form.beside ? "  multiply_from(index, thread, batch);\n"
-                      : fmt::format(
-                            "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + "
-                            "turn, thread); }}\n",
-                            turns);
+  if (form.beside)
+    body += "  multiply_from(index, thread, batch);\n";
+  else
+    body += fmt::format(
+        "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + turn, thread); }}\n",
+        turns);
   builder.groups(context, tile.count, static_cast<int>(form.threads), body + steps.after());
 }
 
