@@ -45,8 +45,8 @@ struct Sharing {
   bool shuffles;
   int64_t threads;
   int64_t heads, blocks;  // query heads of a workgroup, and how many such blocks share a key head
-  int64_t team, loads, keys, value_team, value_keys;
-  int64_t lanes, at_once = 2;
+  int64_t team, loads, value_loads, keys;
+  int64_t lanes, crew, at_once = 2;
   int64_t splits;       // at most: a token that sees few keys has fewer
   int64_t most_splits;  // of all numbers of keys
 
@@ -56,11 +56,11 @@ struct Sharing {
     const gpu::Features& features = device.features();
     shuffles = features.subgroups && features.subgroup_min >= 4;
     lanes = shuffles ? std::min<int64_t>(features.subgroup_min, 32) : 32;
-    team = std::clamp<int64_t>(bit_ceil(p.dim / 8), 4, lanes);
+    team = std::clamp<int64_t>(bit_ceil(std::min(p.dim, p.value_dim) / 8), 4, lanes);
+    crew = shuffles ? lanes : team;
     loads = ceil_div(p.dim / 8, team);
+    value_loads = ceil_div(p.value_dim / 8, team);
     keys = 4 * threads / team;
-    value_team = std::max(bit_ceil(p.value_dim / 8), team / 4);
-    value_keys = keys * value_team / threads;
     splits = std::min(ceil_div(key_count, keys), way[2]);
     most_splits = way[2];
     if (memory(p) > device.limits().max_workgroup_memory) at_once = 1;
@@ -90,15 +90,16 @@ struct Sharing {
   }
   /// Loads of wide heads would be unrolled into a text that takes minutes to compile.
   bool is_possible(const gpu::Device& device, const CachedProblem& p, const Step* joined) const {
-    // Each head's weights are those of a group of lanes of its own.
-    return heads * lanes <= threads && loads <= 4 && value_keys <= 8 &&
+    // Each head's splits are put together by a group of lanes of its own.
+    return heads * lanes <= threads && loads <= 4 && heads * value_loads <= 2 * kMostHeads &&
            memory(p) <= device.limits().max_workgroup_memory && (!joined || joins(p, *joined));
   }
   /// Bytes of a workgroup.
   int64_t memory(const CachedProblem& p) const {
     const int64_t without_shuffles = shuffles ? 0 : 5 * threads, spans = p.in_order() ? 0 : 2;
-    return 4 * (heads * (p.dim + keys + p.value_dim + 2 * kMostSplits + 8) + spans * kSpan +
-                at_once * 8 * threads + without_shuffles + 16);
+    const int64_t crews = threads / crew;
+    return 4 * (heads * (p.dim + 2 * crews + p.value_dim + 2 * kMostSplits + 8) + spans * kSpan +
+                at_once * crews * p.value_dim + without_shuffles + 16);
   }
 };
 
@@ -316,8 +317,9 @@ void Decode::declare(Builder& builder, bool ends) const {
                           {"TEAM", sharing_.team},
                           {"LOADS", sharing_.loads},
                           {"KEYS", sharing_.keys},
-                          {"VALUE_TEAM", sharing_.value_team},
-                          {"VALUE_KEYS", sharing_.value_keys},
+                          {"VALUE_LOADS", sharing_.value_loads},
+                          {"CREW", sharing_.crew},
+                          {"CREWS", sharing_.threads / sharing_.crew},
                           {"LANES", sharing_.lanes},
                           {"AT_ONCE", sharing_.at_once},
                           {"SPAN", kSpan},

@@ -3,6 +3,38 @@
 var<workgroup> tops: array<f32, HEADS * MOST_SPLITS>;    // then: what a split's sums count
 var<workgroup> totals: array<f32, HEADS * MOST_SPLITS>;
 
+// Over LANES neighbours.
+#if SHUFFLES
+fn lanes_max(x: f32, thread: u32) -> f32 {
+  var most = x;
+  for (var i = 1u; i < LANES; i *= 2u) { most = max(most, subgroupShuffleXor(most, i)); }
+  return most;
+}
+fn lanes_sum(x: f32, thread: u32) -> f32 {
+  var sum = x;
+  for (var i = 1u; i < LANES; i *= 2u) { sum += subgroupShuffleXor(sum, i); }
+  return sum;
+}
+#else
+var<workgroup> lane_values: array<f32, THREADS>;
+fn lanes_max(x: f32, thread: u32) -> f32 {
+  lane_values[thread] = x;
+  workgroupBarrier();
+  var most = x;
+  for (var i = thread / LANES * LANES; i < thread / LANES * LANES + LANES; i++) { most = max(most, lane_values[i]); }
+  workgroupBarrier();
+  return most;
+}
+fn lanes_sum(x: f32, thread: u32) -> f32 {
+  lane_values[thread] = x;
+  workgroupBarrier();
+  var sum = 0.0;
+  for (var i = thread / LANES * LANES; i < thread / LANES * LANES + LANES; i++) { sum += lane_values[i]; }
+  workgroupBarrier();
+  return sum;
+}
+#endif
+
 // Element i of what BATCH splits from s on left.
 fn batch_of(place: Place, count: u32, i: u32, s: u32) -> array<f32, BATCH> {
   var x = array<f32, BATCH>();

@@ -10,13 +10,19 @@ fn first_key(token: u32) -> u32 {
   return 0u;
 #endif
 }
-// Of those keys of a sequence, counted from its first one, which a token may see: from .x up to .y.
-fn visible(token: u32) -> vec2<u32> {
-  var range = vec2<u32>(0u, keys());
+// Of those keys of a sequence, counted from its first one, which a token may see: from first_seen() on, from .x up to .y.
+fn first_seen(token: u32) -> u32 {
+  var first = 0u;
   #if PITCH
   #if WINDOW
-  range.x = u32(max(position(token) - window() + 1, 0));
+  first = u32(max(position(token) - window() + 1, 0));
   #endif
+  #endif
+  return first;
+}
+fn visible(token: u32) -> vec2<u32> {
+  var range = vec2<u32>(first_seen(token), keys());
+  #if PITCH
   #if CAUSAL
   range.y = min(range.y, u32(position(token)) + 1u);
   #endif
