@@ -128,10 +128,14 @@ const Array& Pass::codes_of(const Array& x, int64_t k, int64_t bits) {
   return of_x.codes;
 }
 
+bool Pass::is_step() const {
+  return std::ranges::adjacent_find(batch_.sequences) == batch_.sequences.end();
+}
+
 bool Pass::by_halves(const Array& rows, const Matrix& m) const {
   const Backend& backend = rows.device().backend();
-  const int64_t least = backend.halves_rows();
-  return !state_.exact && least > 0 && rows.shape(0) >= least &&
+  const int64_t pays = backend.halves_rows(), least = is_step() ? pays : std::max(pays, kShortText);
+  return !state_.exact && pays > 0 && rows.shape(0) >= least &&
          (m.is_packed() || m.data.dtype() == DType::f16) &&
          static_cast<uint64_t>(m.n * m.k) * size_of(DType::f16) <= backend.most_bytes();
 }
@@ -140,15 +144,10 @@ Array Pass::times_halves(const Array& x, const Array& rows, const Matrix& m) {
   constexpr double kShift = 16;  // a few models have activations beyond the range of halves
   Codes& of_x = codes_[{x.node().get(), kHalves}];
   if (!of_x.codes) of_x = {x, as(rows * (1 / kShift), DType::f16)};
-  Array w = m.data;
-  if (m.is_packed()) {
-    Attrs attrs = packed_attrs(m);
-    attrs.set("dtype", std::string(name_of(DType::f16)));
-    w = call("dequantize_packed", {w}, attrs);
-  }
-  return call("matmul_batched", {of_x.codes, transpose(w, 0, 1)},
-              {{"dtype", std::string(name_of(DType::f32))}}) *
-         kShift;
+  const Array y = m.is_packed() ? call("qmatmul_halves", {of_x.codes, m.data}, packed_attrs(m))
+                                : call("matmul_batched", {of_x.codes, transpose(m.data, 0, 1)},
+                                       {{"dtype", std::string(name_of(DType::f32))}});
+  return y * kShift;
 }
 
 Array Pass::times(const Array& given, const Matrix& m, int64_t bits) {

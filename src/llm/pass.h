@@ -112,6 +112,10 @@ class Pass {
   Array with_bias(const std::string& name, const Array& y);
   /// Whether kernels of products go on with what is behind them (Backend::joined_rows).
   bool joins(const Array& x) const;
+  /// The next token of each of some texts.
+  bool is_step() const;
+  /// Shorter texts, and guesses that are checked, are as exact as single tokens.
+  static constexpr int64_t kShortText = 32;
   /// Whether a product of rows of x is better off with all weights as halves (Backend::halves_rows).
   bool by_halves(const Array& rows, const Matrix& m) const;
   Array times_halves(const Array& x, const Array& rows, const Matrix& m);

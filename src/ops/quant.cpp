@@ -129,6 +129,22 @@ Specs infer_qmatmul_codes(const OpCall& c) {
   return infer_product(c, DType::u32, packing.k / 32 * code_words(c), packing);
 }
 
+Specs infer_qmatmul_halves(const OpCall& c) {
+  const quant::Packing packing = packing_of(c, c.attrs.integer("n"));
+  if (c.inputs[0].ndim() != 2)
+    fail(ErrorKind::invalid, "[qmatmul_halves] x is {}, expected (rows,{})", to_string(c.inputs[0].shape()),
+         packing.k);
+  return infer_product(c, DType::f16, packing.k, packing);
+}
+
+std::vector<Array> compose_qmatmul_halves(const OpCall& c) {
+  Attrs attrs = c.attrs;
+  attrs.set("dtype", std::string(name_of(DType::f16)));
+  const Array w = call("dequantize_packed", {c.inputs[1]}, attrs);
+  return {call("matmul_batched", {c.inputs[0], transpose(w, 0, 1)},
+               {{"dtype", std::string(name_of(DType::f32))}})};
+}
+
 /// x (m, ..), a stack of matrices, the matrix of each row of the result, i32 (r): x serves r / m rows each.
 Specs infer_expert_matmul(const OpCall& c) {
   const Array &x = c.inputs[0], &w = c.inputs[1], &ids = c.inputs[2];
@@ -193,6 +209,16 @@ std::vector<Op> primitive_rows() {
        .max_inputs = 2,
        .attrs = {type, n, k, bits},
        .infer = infer_qmatmul_codes,
+       .is_product = true},
+      // x f16 (m, k), repack(w) -> x w^T f32 (m, n): values of w rounded to f16, sums in f32, for many rows
+      // where a device multiplies matrices of halves.
+      {.name = "qmatmul_halves",
+       .kind = OpKind::primitive,
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .attrs = {type, n, k},
+       .infer = infer_qmatmul_halves,
+       .compose = compose_qmatmul_halves,
        .is_product = true},
       // x (m, k) f32, a stack of matrices (experts, n, k), ids i32 (r) -> rows i: x[i / (r / m)] w[ids[i]]^T.
       // Of a `type`: repack of (experts * n filled up to whole panels, k). With `bits`: codes of x.

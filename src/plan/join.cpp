@@ -16,8 +16,10 @@ constexpr int64_t kWidths[] = {8, 16, 32, 64, 128, 256};  // of a product's tile
 constexpr int64_t kLongestRow = 512;                      // that a fold inside of a tile has
 constexpr int64_t kMostWords = 3072;                      // of a workgroup's memory for all values
 
-/// Whether a product's weights are read once, in vectors of four words: those of blocks always are.
+/// Whether a product's weights are read once, in vectors of four words: those of blocks are, but for tiles of
+/// halves.
 bool reads_once(const Plan::Step& step, uint64_t most_bytes) {
+  if (step.kernel == "qmatmul_halves") return false;
   if (step.kernel != "matmul_batched") return true;
   const Plan::Operand &a = step.inputs[0], &b = step.inputs[1];
   const int64_t k = a.layout.shape.back();

@@ -288,6 +288,30 @@ TEST_SUITE("quantised") {
     });
   }
 
+  TEST_CASE("products of halves, whose weights are unpacked inside or before") {
+    on_every_device([](const Device& device) {
+      // Types with a table, with two scales and with minima; blocks that are not whole tiles; few and many
+      // rows.
+      const Product products[] = {
+          Product(quant::Type::q4_k, 16, 133, 512),  Product(quant::Type::q4_0, 33, 70, 96),
+          Product(quant::Type::iq4_nl, 40, 64, 160), Product(quant::Type::q6_k, 17, 40, 2048),
+          Product(quant::Type::q8_0, 130, 65, 64),   Product(quant::Type::q4_1, 3, 19, 32)};
+      for (Product product : products) {
+        const auto to_halves = [](std::vector<float>& values) {
+          values = as(Array::from_vector(values, {std::ssize(values)}), DType::f16).to_vector();
+        };
+        const Array x = as(product.x_on(device), DType::f16), packed = product.packed_on(device);
+        const auto y = [&] { return call("qmatmul_halves", {x, packed}, product.attrs()); };
+        const std::vector<float> plain = y().to_vector(),
+                                 further = (y() * 2.0 + 1.0).to_vector();  // where it is stored
+        to_halves(product.x), to_halves(product.w);
+        product.check(plain, product.x);
+        for (size_t i = 0; i < plain.size(); ++i)
+          CHECK(further[i] == doctest::Approx(plain[i] * 2 + 1).epsilon(1e-5));
+      }
+    });
+  }
+
   TEST_CASE("weights keep their values when packed") {
     on_every_device([](const Device& device) {
       for (const quant::Type type : block_types()) {

@@ -305,7 +305,7 @@ const std::map<std::string, std::string>& without() {
                     "logical_not", "logical_or", "logical_xor", "reduce_all", "reduce_any"});
     add("integers in",
         {"bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "one_hot", "dequantize",
-         "qembedding", "repack", "dequantize_packed", "qmatmul_codes", "expert_matmul"});
+         "qembedding", "repack", "dequantize_packed", "qmatmul_codes", "qmatmul_halves", "expert_matmul"});
     add("codes out", {"quantize", "activation_codes"});
     add("of passes that are not differentiated", {"cached_attention"});
     add("indices out",

@@ -138,6 +138,10 @@ std::unique_ptr<Prepared> CpuBackend::prepare(std::span<const Step> steps,
   return prepared;
 }
 
+bool CpuBackend::has_kernel(std::string_view op) const {
+  return cpu::has_kernel(op);
+}
+
 void CpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
                      std::span<const double> constants) {
   std::vector<std::byte*> data;

@@ -39,6 +39,7 @@ class CpuBackend : public Backend {
            std::span<const double> constants) override;
   void trace(KernelTimes* times) override { trace_ = times; }
   MemoryUse memory() const override { return memory_->use(); }
+  bool has_kernel(std::string_view op) const override;
 
   ThreadPool& pool() { return pool_; }
 

@@ -30,5 +30,6 @@ using Kernel = void (*)(ThreadPool& pool, std::span<const Tensor> inputs, std::s
 
 /// By the name of the primitive op. Throws ErrorKind::unsupported when there is none.
 Kernel find_kernel(std::string_view name);
+bool has_kernel(std::string_view name);
 
 }  // namespace weft::cpu

@@ -74,6 +74,10 @@ const std::unordered_map<std::string_view, Kernel>& table() {
 
 }  // namespace
 
+bool has_kernel(std::string_view name) {
+  return table().contains(name);
+}
+
 Kernel find_kernel(std::string_view name) {
   const auto found = table().find(name);
   if (found == table().end()) fail(ErrorKind::unsupported, "[cpu] there is no kernel '{}'", name);

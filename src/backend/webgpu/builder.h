@@ -114,6 +114,7 @@ void dequantize(Context& context, const Step& step);
 void repack(Context& context, const Step& step);
 void dequantize_packed(Context& context, const Step& step);
 void qmatmul(Context& context, const Step& step);
+void qmatmul_halves(Context& context, const Step& step);
 void activation_codes(Context& context, const Step& step);
 void expert_matmul(Context& context, const Step& step);
 void random_bits(Context& context, const Step& step);

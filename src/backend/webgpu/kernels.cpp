@@ -39,6 +39,7 @@ const std::unordered_map<std::string_view, Record>& table() {
       {"dequantize_packed", dequantize_packed},
       {"qmatmul_packed", qmatmul},
       {"qmatmul_codes", qmatmul},
+      {"qmatmul_halves", qmatmul_halves},
       {"activation_codes", activation_codes},
       {"expert_matmul", expert_matmul},
 
@@ -79,7 +80,8 @@ void record(Context& context, const Step& step) {
     if (operand.storage) check_operand(step.kernel, operand);
   for (const Operand& operand : step.outputs) check_operand(step.kernel, operand);
   if (!step.program || step.kernel == "elementwise" || step.kernel == "rows" ||
-      (step.kernel == "matmul_batched" && takes_epilogue(step)) || takes_epilogue(context, step))
+      ((step.kernel == "matmul_batched" || step.kernel == "qmatmul_halves") && takes_epilogue(step)) ||
+      takes_epilogue(context, step))
     return found->second(context, step);
 
   // The kernel, then its epilogue on what it made.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backend/webgpu/builder.h"
+#include "quant/packing.h"
 
 /// Matrix products: what is multiplied, the parts that fit into bindings, and the forms that multiply them.
 namespace weft::webgpu {
@@ -39,6 +40,12 @@ struct Target {
   const Step* epilogue = nullptr;  ///< whose program makes elements of the output from those of the product
 };
 
+/// Weights in blocks that are the factor b (n, k): what a form of matrices unpacks while it makes its tiles.
+struct PackedFactor {
+  Operand words;
+  quant::Packing packing;
+};
+
 /// What the choice of a form depends on, apart from the product.
 struct MatmulDevice {
   bool software = false;  ///< invocations are SIMD lanes of a CPU, and memory of a workgroup gains nothing
@@ -53,7 +60,10 @@ struct MatmulDevice {
   const gpu::MatrixConfig* matrix() const;
 };
 
-void matmul(Context& context, const Step& step, const MatmulDevice& device);
+/// `packed`: b, for a product in one part that has the form of matrices. Input 1 of the step says its shape
+/// as halves.
+void matmul(Context& context, const Step& step, const MatmulDevice& device,
+            const PackedFactor* packed = nullptr);
 
 /// Whether the step's program can run where the elements of its product are stored.
 bool takes_epilogue(const Step& step);
@@ -76,6 +86,7 @@ struct MatmulStep {
   const Product& product;
   const Target& target;
   Tile tile = {};
+  const PackedFactor* packed = nullptr;  ///< the factor b
 };
 
 /// Workgroups of a slice.

@@ -1,6 +1,8 @@
 // The forms of a matrix product: one kernel each, written around declare_product().
 #include "backend/webgpu/matmul.h"
 
+#include "backend/webgpu/qmatmul.h"
+
 namespace weft::embedded {
 std::string_view webgpu_kernels(std::string_view file);
 }
@@ -97,13 +99,18 @@ void multiply_matrices(const MatmulStep& step) {
   Builder builder("matmul_matrices");
   declare(builder, step);
   declare_eight(builder, step, 'a');
-  declare_eight(builder, step, 'b');
+  if (step.packed)
+    declare_packed(step.context, builder, step.packed->words, step.packed->packing, false);
+  else
+    declare_eight(builder, step, 'b');
+  builder.settings.push_back({"PACKED", step.packed != nullptr});
   for (gpu::Constant c :
        {constant("MATRIX_M", matrix.m), constant("MATRIX_N", matrix.n), constant("MATRIX_K", matrix.k),
         constant("DOWN", t.rows / matrix.m), constant("ACROSS", t.columns / matrix.n),
         constant("K_STEPS", t.k / matrix.k), constant("A_CHUNKS", t.m * t.k / 8 / t.threads),
-        constant("B_CHUNKS", t.n * t.k / 8 / t.threads), constant("A_LINES", a_along_k ? t.m : t.k),
-        constant("B_LINES", b_along_k ? t.n : t.k), constant("A_LINE_CHUNKS", (a_along_k ? t.k : t.m) / 8),
+        constant("B_CHUNKS", t.n * t.k / 8 / t.threads), constant("B_BLOCKS", t.n * t.k / 32 / t.threads),
+        constant("A_LINES", a_along_k ? t.m : t.k), constant("B_LINES", b_along_k ? t.n : t.k),
+        constant("A_LINE_CHUNKS", (a_along_k ? t.k : t.m) / 8),
         constant("B_LINE_CHUNKS", (b_along_k ? t.k : t.n) / 8), constant("LANES", step.device.subgroup())})
     builder.settings.push_back(std::move(c));
   run(builder, step, {"matmul", "matmul_matrices"});

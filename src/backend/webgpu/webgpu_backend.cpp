@@ -174,7 +174,7 @@ int64_t WebgpuBackend::least_tile() const {
 }
 
 int64_t WebgpuBackend::halves_rows() const {
-  constexpr int64_t kManyRows = 32;  // for which unpacking all weights pays
+  constexpr int64_t kManyRows = 9;  // for which tiles of matrices pay
   return webgpu::MatmulDevice(device_).matrix() ? kManyRows : 0;
 }
 
