@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "backend/webgpu/interleaved.h"
 #include "backend/webgpu/join.h"
 #include "backend/webgpu/qmatmul.h"
 #include "backend/webgpu/webgpu_backend.h"
@@ -220,10 +219,8 @@ void matmul(Context& context, const Step& step, const MatmulDevice& device, cons
 void qmatmul_halves(Context& context, const Step& step) {
   if (element_count(step.outputs[0].layout.shape) == 0) return;
   const MatmulDevice device(context.device);
-  const int64_t n = step.attrs->integer("n"), k = step.attrs->integer("k");
-  const PackedFactor packed{step.inputs[1],
-                            {quant::type_from_name(step.attrs->text("type")), n, k, packed_together(n)}};
-  const Layout transposed{{k, n}, {1, k}, 0};
+  const PackedFactor packed{step.inputs[1], packing_of(step)};
+  const Layout transposed = Layout::contiguous({packed.packing.n, packed.packing.k}).permuted({1, 0});
   Step product = step;
   product.inputs[0] = without_gaps(context, step.inputs[0], 8);
   product.inputs[1] = {step.inputs[1].storage, DType::f16, transposed};
@@ -231,9 +228,7 @@ void qmatmul_halves(Context& context, const Step& step) {
   if (choose(whole, device).form == multiply_matrices && unpacks_inside(whole, packed.packing.type) &&
       parts_that_fit(whole, device.limits.max_binding_size).size() == 1)
     return matmul(context, product, device, &packed);
-  product.inputs[1].storage = std::make_shared<WebgpuStorage>(context.scratch((n * k + 1) / 2, "weights"));
-  const Operand unpacked{product.inputs[1].storage, DType::f16, Layout::contiguous({n, k})};
-  dequantize_packed(context, {.inputs = {step.inputs[1]}, .outputs = {unpacked}, .attrs = step.attrs});
+  product.inputs[1].storage = unpacked_weights(context, step, DType::f16).storage;
   matmul(context, product, device);
 }
 

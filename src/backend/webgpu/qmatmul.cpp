@@ -141,11 +141,7 @@ void multiply_dequantized(Context& context, const Step& step, int64_t m, int64_t
   const auto operand = [](StoragePtr storage, const Layout& layout) {
     return Operand{std::move(storage), DType::f32, layout};
   };
-  const Operand w =
-      operand(std::make_shared<WebgpuStorage>(context.scratch(n * k, "weights")), Layout::contiguous({n, k}));
-  dequantize_packed(
-      context,
-      {.kernel = "dequantize_packed", .inputs = {step.inputs[1]}, .outputs = {w}, .attrs = step.attrs});
+  const Operand w = unpacked_weights(context, step, DType::f32);
   const Operand x = without_gaps(context, step.inputs[0], 1);
   Layout rows = Layout::contiguous({m, k});
   rows.offset = x.layout.offset;
@@ -401,9 +397,7 @@ void declare_product(Context& context, Builder& builder, const Operand& x, const
 
 void multiply_packed(Context& context, const Step& step, const QuantForm& form) {
   const bool codes = step.kernel == "qmatmul_codes";
-  const int64_t n = step.attrs->integer("n");
-  const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), n, step.attrs->integer("k"),
-                               packed_together(n));
+  const quant::Packing packing = packing_of(step);
   const Operand& out = step.outputs[0];
   const int64_t count = element_count(out.layout.shape);
   if (count == 0) return;

@@ -57,6 +57,11 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form);
 /// Whether it is a product with packed weights, and its program can run where elements are stored.
 bool takes_epilogue(const Context& context, const Step& step);
 
+/// Of a step's packed weights, by its attributes.
+quant::Packing packing_of(const Step& step);
+/// Input 1 of a product, packed, as floats (n, k) in the step's scratch.
+Operand unpacked_weights(Context& context, const Step& product, DType dtype);
+
 /// Codes and scales of a row as WGSL functions: `levels(row, block)`, `scales(row, block)`, and what these
 /// are made of, `blocks()`, `offset()`. `shared`: tables are in the workgroup's memory, where main puts
 /// pair_of(i) into pairs[i].

@@ -3,6 +3,7 @@
 
 #include "backend/webgpu/interleaved.h"
 #include "backend/webgpu/qmatmul.h"
+#include "backend/webgpu/webgpu_backend.h"
 #include "base/error.h"
 #include "quant/grids.h"
 
@@ -220,10 +221,24 @@ void repack(Context& context, const Step& step) {
   builder.map(context, step.outputs);
 }
 
-void dequantize_packed(Context& context, const Step& step) {
+quant::Packing packing_of(const Step& step) {
   const int64_t n = step.attrs->integer("n");
-  const quant::Packing packing(quant::type_from_name(step.attrs->text("type")), n, step.attrs->integer("k"),
-                               packed_together(n));
+  return {quant::type_from_name(step.attrs->text("type")), n, step.attrs->integer("k"), packed_together(n)};
+}
+
+Operand unpacked_weights(Context& context, const Step& product, DType dtype) {
+  const Layout layout = Layout::contiguous({product.attrs->integer("n"), product.attrs->integer("k")});
+  const auto bytes = element_count(layout.shape) * static_cast<int64_t>(size_of(dtype));
+  const Operand w{std::make_shared<WebgpuStorage>(context.scratch((bytes + 3) / 4, "weights")), dtype,
+                  layout};
+  dequantize_packed(
+      context,
+      {.kernel = "dequantize_packed", .inputs = {product.inputs[1]}, .outputs = {w}, .attrs = product.attrs});
+  return w;
+}
+
+void dequantize_packed(Context& context, const Step& step) {
+  const quant::Packing packing = packing_of(step);
   if (element_count(step.outputs[0].layout.shape) == 0) return;
   const Operand& out = step.outputs[0];
   Builder builder("dequantize_packed");
