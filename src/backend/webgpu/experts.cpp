@@ -148,7 +148,7 @@ void expert_matmul(Context& context, const Step& step) {
   const bool tiles = rows >= 16 && !context.software && k % 16 == 0,
              packed = !step.attrs->text("type").empty(), interleaved = context.software && packed;
   multiply_experts(context, step,
-                   interleaved ? lanes_form(context.device.features(), n)
+                   interleaved ? lanes_form(context.device.features(), n, 1)
                    : packed    ? packed_form(context.device, tiles ? 64 : 1, k / 32)
                                : floats_form(context.device, tiles ? 64 : 1, n, k / 32));
 }

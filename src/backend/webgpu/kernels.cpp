@@ -67,6 +67,12 @@ const std::unordered_map<std::string_view, Record>& table() {
   return kernels;
 }
 
+bool is_product(const Step& step) {
+  return step.kernel == "matmul_batched" || step.kernel == "qmatmul_halves" ||
+         ((step.kernel == "qmatmul_codes" || step.kernel == "qmatmul_packed") &&
+          step.outputs[0].dtype == DType::f32);
+}
+
 }  // namespace
 
 bool has_kernel(std::string_view name) {
@@ -80,8 +86,7 @@ void record(Context& context, const Step& step) {
     if (operand.storage) check_operand(step.kernel, operand);
   for (const Operand& operand : step.outputs) check_operand(step.kernel, operand);
   if (!step.program || step.kernel == "elementwise" || step.kernel == "rows" ||
-      ((step.kernel == "matmul_batched" || step.kernel == "qmatmul_halves") && takes_epilogue(step)) ||
-      takes_epilogue(context, step))
+      (is_product(step) && takes_epilogue(step)))
     return found->second(context, step);
 
   // The kernel, then its epilogue on what it made.

@@ -27,8 +27,9 @@ struct QuantForm {
 QuantForm packed_form(const gpu::Device& device, int64_t m, int64_t blocks);
 /// Of n rows of floats with so many units.
 QuantForm floats_form(const gpu::Device& device, int64_t m, int64_t n, int64_t units);
-/// On software adapters: each lane of a subgroup takes rows of weights, for tiles of so many of them.
-QuantForm lanes_form(const gpu::Features& features, int64_t tile);
+/// On software adapters: each lane of a subgroup takes rows of weights, for tiles of so many of them, times m
+/// rows of x.
+QuantForm lanes_form(const gpu::Features& features, int64_t tile, int64_t m);
 /// Of the workgroup's memory, for sums, a table of levels and what others need.
 int64_t shared_bytes(const QuantForm& form);
 /// The largest number up to `most` that divides `x`.
@@ -53,9 +54,6 @@ void declare_product(Context& context, Builder& builder, const Operand& x, const
 
 /// qmatmul_packed or qmatmul_codes in a given form.
 void multiply_packed(Context& context, const Step& step, const QuantForm& form);
-
-/// Whether it is a product with packed weights, and its program can run where elements are stored.
-bool takes_epilogue(const Context& context, const Step& step);
 
 /// Of a step's packed weights, by its attributes.
 quant::Packing packing_of(const Step& step);

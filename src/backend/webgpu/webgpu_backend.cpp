@@ -169,7 +169,7 @@ MemoryUse WebgpuBackend::memory() const {
 }
 
 int64_t WebgpuBackend::least_tile() const {
-  const webgpu::QuantForm lanes = webgpu::lanes_form(device_.features(), 1);
+  const webgpu::QuantForm lanes = webgpu::lanes_form(device_.features(), 1, 1);
   return software_ ? lanes.threads * lanes.rows : Backend::least_tile();
 }
 

@@ -1,7 +1,7 @@
-// A row of x times interleaved weights (interleaved.wgsl), where invocations are SIMD lanes of a CPU: each takes SETS times four
-// rows of weights. A load from a buffer costs every lane some ten instructions a word, so elements of x are loaded once in a
+// VECTORS rows of x times interleaved weights (interleaved.wgsl), where invocations are SIMD lanes of a CPU: each takes SETS times
+// four rows of weights, whose codes are taken apart once for all rows of x. A load from a buffer costs every lane some ten instructions a word, so elements of x are loaded once in a
 // subgroup and handed around. Written around this by qmatmul.cpp: THREADS, those of a subgroup; x_at(i), elements 4 i to 4 i + 3
-// of x; size_n; row_of_x, weights_of; store; main with `index` and `thread`.
+// of x; size_n; results, row_of_x, weights_of; store; main with `index` and `thread`.
 #if SUBGROUPS
 const HOLDERS = min(THREADS, 8u);  // lanes that have different elements of a block
 #endif
@@ -35,12 +35,8 @@ fn load_x(first: u32, thread: u32) -> X {
   return x;
 }
 
-fn times(x: vec4<f32>, bytes: vec4<u32>) -> vec4<f32> {
-  return (level(bytes, 0u) * x.x + level(bytes, 1u) * x.y) + (level(bytes, 2u) * x.z + level(bytes, 3u) * x.w);
-}
-
-// The product of a block with four rows.
-fn block_of(x: X, rows: Rows, block: u32) -> vec4<f32> {
+// The products of a block with four rows.
+fn block_of(x: array<X, VECTORS>, rows: Rows, block: u32) -> array<vec4<f32>, VECTORS> {
   var first: array<vec4<u32>, FIRST>;
   var last: array<vec4<u32>, max(LAST, 1u)>;
   #for w FIRST
@@ -51,40 +47,62 @@ fn block_of(x: X, rows: Rows, block: u32) -> vec4<f32> {
   last[$w] = last_word(rows, block, $w);
   #endfor
   #endif
-  var parts = array<vec4<f32>, 2>();  // of elements 0 to 15 and of 16 to 31
+  var parts = array<vec4<f32>, 2u * VECTORS>();  // of elements 0 to 15 and of 16 to 31
   #for j 8
-  parts[$j / 4u] += times(x.four[$j], code_bytes(first[$j * FIRST / 8u], last[$j * LAST / 8u], $j));
+  {
+    let bytes = code_bytes(first[$j * FIRST / 8u], last[$j * LAST / 8u], $j);
+    let l0 = level(bytes, 0u);
+    let l1 = level(bytes, 1u);
+    let l2 = level(bytes, 2u);
+    let l3 = level(bytes, 3u);
+    #for v VECTORS
+    parts[$v * 2u + $j / 4u] +=
+        (l0 * x[$v].four[$j].x + l1 * x[$v].four[$j].y) + (l2 * x[$v].four[$j].z + l3 * x[$v].four[$j].w);
+    #endfor
+  }
   #endfor
   let s = scales(rows, block);
-  var sum: vec4<f32>;
+  var sums: array<vec4<f32>, VECTORS>;
+  #for v VECTORS
   if (ONE_SCALE) {
-    sum = (parts[0] + parts[1]) * s.low;
-    if (MINIMUM) { sum += (x.low + x.high) * s.low_minimum; }
+    sums[$v] = (parts[$v * 2u] + parts[$v * 2u + 1u]) * s.low;
+    if (MINIMUM) { sums[$v] += (x[$v].low + x[$v].high) * s.low_minimum; }
   } else {
-    sum = parts[0] * s.low + parts[1] * s.high;
-    if (MINIMUM) { sum += x.low * s.low_minimum + x.high * s.high_minimum; }
+    sums[$v] = parts[$v * 2u] * s.low + parts[$v * 2u + 1u] * s.high;
+    if (MINIMUM) { sums[$v] += x[$v].low * s.low_minimum + x[$v].high * s.high_minimum; }
   }
-  return sum;
+  #endfor
+  return sums;
 }
 
 fn multiply_vectors(index: u32, thread: u32) {
   let groups = (size_n() + THREADS * ROWS - 1u) / (THREADS * ROWS);
-  let vector = index / groups;
+  let vector = index / groups * VECTORS;
   let row = index % groups * THREADS * ROWS + thread * 4u;  // the next set is THREADS * 4 rows on
   var rows: array<Rows, SETS>;
-  var sums: array<vec4<f32>, SETS>;
+  var sums: array<vec4<f32>, SETS * VECTORS>;
   #for s SETS
   rows[$s] = rows_of(weights_of(vector) + min(row + $s * THREADS * 4u, (size_n() - 1u) / 4u * 4u));
   #endfor
   for (var block = 0u; block < blocks(); block++) {
-    let x = load_x((row_of_x(vector) * blocks() + block) * 8u, thread);
+    var x: array<X, VECTORS>;
+    #for v VECTORS
+    x[$v] = load_x((row_of_x(min(vector + $v, results() - 1u)) * blocks() + block) * 8u, thread);
+    #endfor
     #for s SETS
-    sums[$s] += block_of(x, rows[$s], block);
+    {
+      let products = block_of(x, rows[$s], block);
+      #for v VECTORS
+      sums[$s * VECTORS + $v] += products[$v];
+      #endfor
+    }
     #endfor
   }
   #for s SETS
-  for (var r = 0u; r < 4u && row + $s * THREADS * 4u + r < size_n(); r++) {
-    store(vector * size_n() + row + $s * THREADS * 4u + r, sums[$s][r]);
+  #for v VECTORS
+  for (var r = 0u; r < 4u && row + $s * THREADS * 4u + r < size_n() && vector + $v < results(); r++) {
+    store((vector + $v) * size_n() + row + $s * THREADS * 4u + r, sums[$s * VECTORS + $v][r]);
   }
+  #endfor
   #endfor
 }
