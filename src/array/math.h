@@ -7,8 +7,8 @@
 #include <limits>
 
 /// Float functions without branches, tables or calls, so that compilers vectorise loops over them; at
-/// most 2.5 units in the last place off, and right for infinities, NaN and subnormals. The polynomials are
-/// near-minimax fits.
+/// most 2.5 units in the last place off (silu 3.5; gelu 3, below 0 10 and more where it vanishes), and right
+/// for infinities, NaN and subnormals. The polynomials are near-minimax fits.
 namespace weft::math {
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -142,10 +142,10 @@ inline float log1p(float x) {
   return x == 0 ? x : y;  // -0
 }
 
-/// exp(-x) = power (1 + rest) for 0 <= x <= 87.
+/// exp(-x) = power (1 + rest) for 0 <= x <= 87. `scale`: 2^scale times as much, and as far as that helps.
 struct Decay {
-  explicit Decay(float x) {
-    const Rounded n(x * -1.44269504f, 127);
+  explicit Decay(float x, float scale = 0) {
+    const Rounded n(x * -1.44269504f, 127 + scale);
     const float r = exp_rest(-x, n.value);
     power = n.power();
     rest = r + r * r *
@@ -163,12 +163,25 @@ inline float tanh(float x) {
   return std::copysign(size > 9.02f ? 1 : y, x);
 }
 
+/// 2^64 exp(-x) for x >= 0, so that only the product with 2^-64 rounds what is subnormal.
+inline float scaled_decay(float x) {
+  const Decay e(x, 64);
+  return x > 110 ? 0 : e.power + e.power * e.rest;
+}
+
 inline float sigmoid(float x) {
-  const float size = std::fabs(x);
-  const Rounded n(size * -1.44269504f, 127 + 64);  // 2^64 times as much, so that only the last product rounds
-  const float scaled = exp_near_zero(exp_rest(-size, n.value)) * n.power() * 0x1p-64f;
-  const float e = size > 104 ? 0 : scaled;
+  const float e = scaled_decay(std::fabs(x)) * 0x1p-64f;
   return (x < 0 ? e : 1) / (1 + e);
+}
+
+/// x sigmoid(y).
+inline float gated(float x, float y) {
+  const float e = scaled_decay(std::fabs(y));
+  return (y < 0 ? x * e * 0x1p-64f : x) / (1 + e * 0x1p-64f);
+}
+
+inline float silu(float x) {
+  return gated(x, x);
 }
 
 inline float softplus(float x) {
@@ -182,6 +195,25 @@ inline float erf(float x) {
                                            -0.000160395574f, 0.0016670268f, -0.000632836414f, 0.000117641127f,
                                            -9.25624692e-06f);
   return std::copysign(size > 3.925f ? 1 : Decay(w).less_than_one(), x);
+}
+
+/// x times the part of a normal distribution below x: 1 - p, or p below 0. log2(p) is smooth, and splits into
+/// an exponent and a rest without a product: 0.37 ns an element instead of 0.47 with erf.
+inline float gelu(float x) {
+  const float size = std::fabs(x);
+  const float logarithm = polynomial(size, -1.0f, -1.15110718f, -0.459191948f, -0.052535926f, 0.00709734728f,
+                                     -0.000134658481f, -0.00020665364f, 5.18356317e-05f, -5.89924339e-06f,
+                                     2.75001946e-07f);
+  const Rounded n(logarithm);
+  const float power = polynomial(logarithm - n.value, 1.0f, 0.693147206f, 0.240226469f, 0.0555032871f,
+                                 0.00961848924f, 0.00133999576f, 0.000153457889f);
+  const float p = size > 7.5f ? 0 : scale(power, n, false);
+  return x * (x < 0 ? p : 1 - p);
+}
+
+/// The same with an approximation of p that models were trained with: (1 + tanh(y)) / 2 = sigmoid(2 y).
+inline float gelu_tanh(float x) {
+  return gated(x, x * (1.59576912f + 0.0713548163f * x * x));
 }
 
 /// Beyond this sin and cos lose digits, and are asked of the C library.
