@@ -57,7 +57,7 @@ void select3(const void* const* in, void* out, int64_t n, const double*) {
 
 struct Lanes {
   std::array<LaneFunction, 5> functions;
-  LaneFunction streamed = nullptr;
+  std::array<LaneFunction, 3> streamed{};
 };
 
 /// Lane functions that are null or loops, each in its fastest form.
@@ -76,7 +76,7 @@ Lanes lanes() {
 template <auto first, auto... rest>
 Lanes float_lanes() {
   Lanes all = lanes<first, rest...>();
-  all.streamed = cpu::Streamed<first>::best();
+  all.streamed = cpu::Streamed<first>::all();
   return all;
 }
 
