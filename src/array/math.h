@@ -1,13 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
 /// Float functions without branches, tables or calls, so that compilers vectorise loops over them; at
-/// most 2.5 units in the last place off, and right for infinities, NaN and subnormals. The polynomials are
-/// near-minimax fits.
+/// most 2.5 units in the last place off (silu 3.5; gelu 3, below 0 10 and more where it vanishes), and right
+/// for infinities, NaN and subnormals. The polynomials are near-minimax fits.
 namespace weft::math {
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -26,12 +27,16 @@ inline float power_of_two(int32_t exponent) {  // -126 .. 127
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-/// x rounded to a whole number, |x| < 2^21. A float of this size has no bits left for a fraction.
+/// x rounded to a whole number, |x| < 2^21. A float of this size has no bits left for a fraction; its last
+/// bits are the number plus `offset`.
 struct Rounded {
-  explicit Rounded(float x) : shifted(x + kShift), value(shifted - kShift) {}
+  explicit Rounded(float x, float offset = 0)
+      : shifted(x + (kShift + offset)), value(shifted - (kShift + offset)) {}
   int32_t integer() const {  // of NaN: any, but no undefined conversion
     return static_cast<int32_t>(std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kShift));
   }
+  uint32_t exponent() const { return std::bit_cast<uint32_t>(shifted) << 23; }  // where a float has it
+  float power() const { return std::bit_cast<float>(exponent()); }              // 2^(x + offset - 127)
   static constexpr float kShift = 0x1.8p23f;
   float shifted, value;
 };
@@ -48,9 +53,15 @@ inline float expm1_rest(float r) {
                             0.000199075803f);
 }
 
-/// x 2^n in two steps: either alone would leave the range of a float.
-inline float scale(float x, int32_t n) {
-  return x * power_of_two(n >> 1) * power_of_two(n - (n >> 1));
+/// exp(r) for |r| <= ln(2)/2.
+inline float exp_near_zero(float r) {
+  return polynomial(r, 1.0f, 1.0f, 0.499999921f, 0.166664201f, 0.0416682261f, 0.00837482411f, 0.00138368396f);
+}
+
+/// p 2^n for p in 1/2 .. 2 and n from -150 on. `small`: n is below -100, where a product has to round.
+inline float scale(float p, const Rounded& n, bool small) {
+  const uint32_t bits = std::bit_cast<uint32_t>(p) + n.exponent();
+  return small ? std::bit_cast<float>(bits + (32u << 23)) * 0x1p-32f : std::bit_cast<float>(bits);
 }
 
 /// Comparisons are written so that NaN passes.
@@ -59,16 +70,24 @@ inline float clamped(float x, float low, float high) {
   return x > high ? high : x;
 }
 
+/// The same for a negative limit and all but NaN. Bits are compared: GCC makes three comparisons and three
+/// blends of a clamp whose limit is a constant, and this is one instruction.
+inline float at_least(float x, float low) {
+  return std::bit_cast<float>(std::min(std::bit_cast<uint32_t>(x), std::bit_cast<uint32_t>(low)));
+}
+
 inline float exp(float x) {
-  const float in_range = clamped(x, -104, 89);  // beyond: 0 and infinity
+  const float in_range = at_least(x, -104);  // less is 0
   const Rounded n(in_range * 1.44269504f);
-  return scale(1 + expm1_rest(exp_rest(in_range, n.value)), n.integer());
+  const float y = scale(exp_near_zero(exp_rest(in_range, n.value)), n, in_range < -80);
+  return x < 88.722836f ? y : x + kInfinity;  // NaN too
 }
 
 inline float exp2(float x) {
-  const float in_range = clamped(x, -151, 129);
+  const float in_range = at_least(x, -151);
   const Rounded n(in_range);
-  return scale(1 + expm1_rest((in_range - n.value) * 0.693147181f), n.integer());
+  const float y = scale(exp_near_zero((in_range - n.value) * 0.693147181f), n, in_range < -115);
+  return x < 128 ? y : x + kInfinity;
 }
 
 inline float expm1(float x) {
@@ -123,31 +142,78 @@ inline float log1p(float x) {
   return x == 0 ? x : y;  // -0
 }
 
+/// exp(-x) = power (1 + rest) for 0 <= x <= 87. `scale`: 2^scale times as much, and as far as that helps.
+struct Decay {
+  explicit Decay(float x, float scale = 0) {
+    const Rounded n(x * -1.44269504f, 127 + scale);
+    const float r = exp_rest(-x, n.value);
+    power = n.power();
+    rest = r + r * r *
+                   polynomial(r, 0.499999981f, 0.166665062f, 0.0416671364f, 0.00836907572f, 0.00138888719f);
+  }
+  float less_than_one() const { return (1 - power) - power * rest; }  // 1 - exp(-x)
+  float power, rest;
+};
+
+/// (1 - e) / (1 + e), e = exp(-2 |x|). One range instead of two: half as many instructions.
 inline float tanh(float x) {
-  const float size = std::fabs(x), z = x * x;
-  const float small =
-      size +
-      size * z * polynomial(z, -0.333332837f, 0.133314908f, -0.0537434965f, 0.0206505787f, -0.00571703678f);
-  const float large = 1 - 2 / (exp(2 * size) + 1);
-  return std::copysign(size < 0.625f ? small : large, x);
+  const float size = std::fabs(x);
+  const Decay e(size + size);
+  const float y = e.less_than_one() / ((1 + e.power) + e.power * e.rest);
+  return std::copysign(size > 9.02f ? 1 : y, x);
+}
+
+/// 2^64 exp(-x) for x >= 0, so that only the product with 2^-64 rounds what is subnormal.
+inline float scaled_decay(float x) {
+  const Decay e(x, 64);
+  return x > 110 ? 0 : e.power + e.power * e.rest;
 }
 
 inline float sigmoid(float x) {
-  const float e = exp(-std::fabs(x));
+  const float e = scaled_decay(std::fabs(x)) * 0x1p-64f;
   return (x < 0 ? e : 1) / (1 + e);
+}
+
+/// x sigmoid(y).
+inline float gated(float x, float y) {
+  const float e = scaled_decay(std::fabs(y));
+  return (y < 0 ? x * e * 0x1p-64f : x) / (1 + e * 0x1p-64f);
+}
+
+inline float silu(float x) {
+  return gated(x, x);
 }
 
 inline float softplus(float x) {
   return x > 20 ? x : log1p(exp(x));
 }
 
+/// 1 - exp(-w): w is smooth, and nearly a parabola.
 inline float erf(float x) {
-  const float size = std::fabs(x), t = clamped(size, 0, 4), z = t * t;
-  const float small = size + size * polynomial(z, 0.128379107f, -0.37612626f, 0.112836003f, -0.0268544443f,
-                                               0.00518953521f, -0.000802084105f, 7.8891193e-05f);
-  const float large = 1 - exp(-polynomial(t, -0.00018344415f, 1.12955678f, 0.633262634f, 0.10837248f,
-                                          -0.025178967f, 0.00419361098f, -0.00043910637f, 2.14961128e-05f));
-  return std::copysign(size < 1 ? small : large, x);
+  const float size = std::fabs(x);
+  const float w = size + size * polynomial(size, 0.128379172f, 0.636619382f, 0.102777831f, -0.0191530641f,
+                                           -0.000160395574f, 0.0016670268f, -0.000632836414f, 0.000117641127f,
+                                           -9.25624692e-06f);
+  return std::copysign(size > 3.925f ? 1 : Decay(w).less_than_one(), x);
+}
+
+/// x times the part of a normal distribution below x: 1 - p, or p below 0. log2(p) is smooth, and splits into
+/// an exponent and a rest without a product: 0.37 ns an element instead of 0.47 with erf.
+inline float gelu(float x) {
+  const float size = std::fabs(x);
+  const float logarithm = polynomial(size, -1.0f, -1.15110718f, -0.459191948f, -0.052535926f, 0.00709734728f,
+                                     -0.000134658481f, -0.00020665364f, 5.18356317e-05f, -5.89924339e-06f,
+                                     2.75001946e-07f);
+  const Rounded n(logarithm);
+  const float power = polynomial(logarithm - n.value, 1.0f, 0.693147206f, 0.240226469f, 0.0555032871f,
+                                 0.00961848924f, 0.00133999576f, 0.000153457889f);
+  const float p = size > 7.5f ? 0 : scale(power, n, false);
+  return x * (x < 0 ? p : 1 - p);
+}
+
+/// The same with an approximation of p that models were trained with: (1 + tanh(y)) / 2 = sigmoid(2 y).
+inline float gelu_tanh(float x) {
+  return gated(x, x * (1.59576912f + 0.0713548163f * x * x));
 }
 
 /// Beyond this sin and cos lose digits, and are asked of the C library.

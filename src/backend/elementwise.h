@@ -26,8 +26,9 @@ using LaneFunction = void (*)(const void* const* inputs, void* out, int64_t n, c
 struct ScalarOp {
   std::string_view name;
   int arity = 1;
-  std::array<LaneFunction, 5> cpu{};    ///< by Lane of the operands (of the last one for `where`)
-  LaneFunction cpu_streamed = nullptr;  ///< f32 to f32 past the caches (cpu/wide.h); null = none
+  std::array<LaneFunction, 5> cpu{};  ///< by Lane of the operands (of the last one for `where`)
+  /// f32, f16 or bf16, from memory to memory past the caches (cpu/wide.h); null = none
+  std::array<LaneFunction, 3> cpu_streamed{};
   std::array<std::string_view, 5>
       wgsl{};  ///< expression over {0} {1} {2} and attributes {a} {b}; empty = none
 };

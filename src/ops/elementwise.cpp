@@ -57,7 +57,7 @@ void select3(const void* const* in, void* out, int64_t n, const double*) {
 
 struct Lanes {
   std::array<LaneFunction, 5> functions;
-  LaneFunction streamed = nullptr;
+  std::array<LaneFunction, 3> streamed{};
 };
 
 /// Lane functions that are null or loops, each in its fastest form.
@@ -76,7 +76,7 @@ Lanes lanes() {
 template <auto first, auto... rest>
 Lanes float_lanes() {
   Lanes all = lanes<first, rest...>();
-  all.streamed = cpu::Streamed<first>::best();
+  all.streamed = cpu::Streamed<first>::all();
   return all;
 }
 
@@ -339,6 +339,22 @@ std::vector<Op> float_unary_ops() {
             times([](A x, A) { return call("exp", {-(x * x)}) * 1.1283791670955126; })),
       unary("sigmoid", float1<math::sigmoid>(), float_text("weft_sigmoid({0})"),
             times([](A, A y) { return y * (1.0 - y); })),
+      unary("silu", float1<math::silu>(), float_text("({0} * weft_sigmoid({0}))"), times([](A x, A) {
+              const Array gate = call("sigmoid", {x});
+              return gate * (x * (1.0 - gate) + 1.0);
+            })),
+      unary("gelu_erf", float1<math::gelu>(),
+            float_text("({0} * 0.5 * (weft_erf({0} * 0.7071067811865476) + 1.0))"), times([](A x, A) {
+              const Array below = (call("erf", {x * 0.7071067811865476}) + 1.0) * 0.5;
+              return below + x * call("exp", {x * x * -0.5}) * 0.3989422804014327;
+            })),
+      unary("gelu_tanh", float1<math::gelu_tanh>(),
+            float_text("({0} * weft_sigmoid({0} * (1.5957691216057308 + 0.07135481627159612 * {0} * {0})))"),
+            times([](A x, A) {
+              const Array z = x * x;
+              const Array gate = call("sigmoid", {x * (z * 0.07135481627159612 + 1.5957691216057308)});
+              return gate * (x * (1.0 - gate) * (z * 0.21406444881478836 + 1.5957691216057308) + 1.0);
+            })),
       unary("softplus", float1<math::softplus>(), float_text("weft_softplus({0})"),
             times([](A x, A) { return call("sigmoid", {x}); })),
       unary("floor", float1<[](float x) { return std::floor(x); }>(), float_text("floor({0})"), kZero),
@@ -483,110 +499,6 @@ std::vector<Op> other_ops() {
   };
   constant.gradient = [](const GradCall&) -> std::vector<Array> { return {}; };
   return {where, to_dtype, constant};
-}
-
-// ---- Written in the ops above.
-// ---------------------------------------------------------------------------------
-
-Op composed(std::string name, int inputs, std::vector<AttrSpec> attrs,
-            std::function<Array(const OpCall&)> f) {
-  return composed1(std::move(name), inputs, inputs, std::move(attrs), std::move(f));
-}
-
-Array truth(const Array& x) {
-  return x.dtype() == DType::boolean ? x : as(x, DType::boolean);
-}
-
-std::vector<Op> composed_elementwise_ops() {
-  const auto zero = [](const Array& x) { return scalar_like(x, 0); };
-  return {
-      composed("relu", 1, {},
-               [=](const OpCall& c) {  // gradient 0 at the kink, NaN stays
-                 const Array& x = c.inputs[0];
-                 return call("where", {call("le", {x, zero(x)}), zero(x), x});
-               }),
-      composed("relu6", 1, {},
-               [=](const OpCall& c) {
-                 const Array& x = c.inputs[0];
-                 const Array low = call("where", {call("le", {x, zero(x)}), zero(x), x});
-                 return call("where", {call("ge", {low, scalar_like(x, 6)}), scalar_like(x, 6), low});
-               }),
-      composed("silu", 1, {}, [](const OpCall& c) { return c.inputs[0] * call("sigmoid", {c.inputs[0]}); }),
-      composed("log_sigmoid", 1, {},
-               [=](const OpCall& c) {  // min(x, 0) - log1p(exp(-|x|))
-                 const Array& x = c.inputs[0];
-                 return call("where", {call("lt", {x, zero(x)}), x, zero(x)}) -
-                        call("log1p", {call("exp", {-call("abs", {x})})});
-               }),
-      composed("mish", 1, {},
-               [](const OpCall& c) { return c.inputs[0] * call("tanh", {call("softplus", {c.inputs[0]})}); }),
-      composed("gelu", 1, {{"approximate", std::string("none")}},
-               [](const OpCall& c) {
-                 const Array& x = c.inputs[0];
-                 if (c.attrs.text("approximate") == "tanh")
-                   return x * 0.5 * (call("tanh", {(x + x * x * x * 0.044715) * 0.7978845608028654}) + 1.0);
-                 if (c.attrs.text("approximate") != "none")
-                   fail(ErrorKind::invalid, "[gelu] approximate is none or tanh, not {}",
-                        c.attrs.text("approximate"));
-                 return x * 0.5 * (call("erf", {x * 0.7071067811865476}) + 1.0);
-               }),
-      composed("elu", 1, {{"alpha", 1.0}},
-               [=](const OpCall& c) {
-                 const Array& x = c.inputs[0];
-                 const Array positive = call("gt", {x, zero(x)});  // expm1 only sees what it is used for
-                 return call("where", {positive, x,
-                                       call("expm1", {call("where", {positive, zero(x), x})}) *
-                                           c.attrs.number("alpha")});
-               }),
-      composed("leaky_relu", 1, {{"negative_slope", 0.01}},
-               [=](const OpCall& c) {
-                 const Array& x = c.inputs[0];
-                 return call("where", {call("gt", {x, zero(x)}), x, x * c.attrs.number("negative_slope")});
-               }),
-      composed("hardswish", 1, {},
-               [](const OpCall& c) { return c.inputs[0] * call("relu6", {c.inputs[0] + 3.0}) / 6.0; }),
-      composed("affine", 1, {{"mul", 1.0}, {"add", 0.0}},
-               [](const OpCall& c) {  // attributes are numbers of x's dtype
-                 const Array& x = c.inputs[0];
-                 return x * scalar_like(x, c.attrs.number("mul")) + scalar_like(x, c.attrs.number("add"));
-               }),
-      composed("pow_scalar", 1, {{"exponent", {}, true}},
-               [](const OpCall& c) {
-                 const double e = c.attrs.number("exponent");
-                 const Array& x = c.inputs[0];
-                 if (e == 0) return expand(scalar_like(x, 1), x.shape());
-                 if (e == 1) return x;
-                 if (e == 2) return call("square", {x});
-                 if (e == 0.5) return call("sqrt", {x});
-                 if (e == -1) return call("reciprocal", {x});
-                 return call("pow", {x, scalar_like(x, e)});
-               }),
-      composed("div", 2, {},
-               [](const OpCall& c) {
-                 const Array &a = c.inputs[0], &b = c.inputs[1];
-                 const DType common = promote(a.dtype(), b.dtype());
-                 const DType real = is_float(common) ? common : DType::f32;
-                 return call("divide", {as(a, real), as(b, real)});
-               }),
-      composed("addcmul", 3, {{"value", 1.0}},
-               [](const OpCall& c) {
-                 const Array& a = c.inputs[1];
-                 return c.inputs[0] + a * c.inputs[2] * scalar_like(a, c.attrs.number("value"));
-               }),
-      composed("lerp", 3, {},
-               [](const OpCall& c) { return c.inputs[0] + c.inputs[2] * (c.inputs[1] - c.inputs[0]); }),
-      composed("logical_and", 2, {},
-               [](const OpCall& c) { return call("bitwise_and", {truth(c.inputs[0]), truth(c.inputs[1])}); }),
-      composed("logical_or", 2, {},
-               [](const OpCall& c) { return call("bitwise_or", {truth(c.inputs[0]), truth(c.inputs[1])}); }),
-      composed("logical_xor", 2, {},
-               [](const OpCall& c) { return call("bitwise_xor", {truth(c.inputs[0]), truth(c.inputs[1])}); }),
-      composed("masked_fill", 2, {{"value", {}, true}},
-               [](const OpCall& c) {
-                 return call("where",
-                             {c.inputs[1], scalar_like(c.inputs[0], c.attrs.number("value")), c.inputs[0]});
-               }),
-  };
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ Array call(std::string_view op, std::vector<Array> inputs, Attrs attrs = {}, con
 
 /// Rows of one family, collected by registry.cpp.
 std::vector<Op> elementwise_ops();
+std::vector<Op> composed_elementwise_ops();
 std::vector<Op> movement_ops();
 std::vector<Op> reduction_ops();
 std::vector<Op> indexing_ops();

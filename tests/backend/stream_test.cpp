@@ -4,8 +4,12 @@
 #include <doctest/doctest.h>
 #include <hwy/cache_control.h>
 
+#include <cmath>
+#include <cstring>
 #include <vector>
 
+#include "array/half.h"
+#include "array/host_tensor.h"
 #include "ops/shorthand.h"
 
 using namespace weft;
@@ -74,6 +78,35 @@ TEST_SUITE("base: streams") {
       CHECK(wrong(moved(transpose(x, 0, 1)), [&](int64_t c, int64_t r) { return value(r, c); }) == 0);
       CHECK(wrong(moved(slice_dim(x, 1, 1, columns)),
                   [&](int64_t r, int64_t c) { return value(r, c + 1); }) == 0);
+    }
+  }
+
+  TEST_CASE("halves of every kind, larger than the caches") {
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      CAPTURE(name_of(dtype));
+      const auto widen = dtype == DType::f16 ? half_to_float : bfloat_to_float;
+      const auto narrow = dtype == DType::f16 ? float_to_half : float_to_bfloat;
+      const size_t count = (size_t{33} << 20) / 2 + 7;  // the last are no strip
+      const auto bits_of = [](size_t i, size_t factor) {
+        return static_cast<uint16_t>(i * factor + (i >> 16));
+      };
+      const auto filled = [&](size_t factor) {  // all values of 16 bits, in changing pairs
+        HostTensor host{dtype, {static_cast<int64_t>(count)}, std::vector<std::byte>(2 * count)};
+        for (size_t i = 0; i < count; ++i) {
+          const uint16_t bits = bits_of(i, factor);
+          std::memcpy(host.bytes.data() + 2 * i, &bits, 2);
+        }
+        return Array::from_host(host);
+      };
+      const HostTensor sums = (filled(1) + filled(40'503)).to_host();
+      size_t wrong = 0;
+      for (size_t i = 0; i < count; ++i) {
+        uint16_t got;
+        std::memcpy(&got, sums.bytes.data() + 2 * i, 2);
+        const float sum = widen(bits_of(i, 1)) + widen(bits_of(i, 40'503));
+        wrong += std::isnan(sum) ? !std::isnan(widen(got)) : got != narrow(sum);
+      }
+      CHECK(wrong == 0);
     }
   }
 }

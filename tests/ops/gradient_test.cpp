@@ -84,6 +84,7 @@ std::vector<Case> make_cases() {
   cases.push_back({"relu6", {{{3, 4}, -3, 9}}, {}, {0, 6}});
   cases.push_back({"hardswish", {{{3, 4}, -5, 5}}, {}, {-3, 3}});
   cases.push_back({"gelu", {{{3, 4}}}, {{"approximate", "tanh"}}});
+  for (const char* op : {"gelu_erf", "gelu_tanh"}) cases.push_back({op, {{{3, 4}}}});
   cases.push_back({"elu", {{{3, 4}}}, {{"alpha", 0.5}}, {0}});
   cases.push_back({"leaky_relu", {{{3, 4}}}, {{"negative_slope", 0.2}}, {0}});
   cases.push_back({"clamp", {{{3, 4}}}, {{"min", -1.0}, {"max", 1.5}}, {-1, 1.5}});

@@ -32,9 +32,10 @@ Elementwise::Elementwise(const ElementwiseProgram& program, std::span<const Tens
   const auto streamed = [](const Tensor& t) { return is_streamed(t); };
   if (flat_ && inputs.size() > 1 && std::ranges::any_of(outputs, streamed)) tile_ = kStreamedTile;
   const auto is_run = [&](const Tensor& t) {
-    return t.dtype == DType::f32 && !is_scalar(t) && (flat_ || t.layout.strides.back() == 1);
+    return t.dtype == outputs[0].dtype && !is_scalar(t) && (flat_ || t.layout.strides.back() == 1);
   };
-  direct_ = program.instructions.size() == 1 && program.instructions[0].op->cpu_streamed &&
+  direct_ = program.instructions.size() == 1 &&
+            streamed_form(*program.instructions[0].op, outputs[0].dtype) &&
             program.stores == std::vector{static_cast<int>(inputs.size())} &&
             std::ranges::all_of(inputs, is_run) && is_run(outputs[0]) && streamed(outputs[0]);
   row_ = flat_ ? element_count(shape_) : shape_.back();
@@ -45,10 +46,9 @@ Machine Elementwise::machine() const {
   return Machine(program_, tile_, outputs_);
 }
 
-int64_t Elementwise::run_from(int64_t at, int64_t end) const {
-  const bool is_line = reinterpret_cast<uintptr_t>(outputs_[0].as<float>() + at) % kLine == 0;
-  if (direct_ && is_line && end - at > kTile) return (end - at) / kTile * kTile;
-  return std::min(end - at, tile_);
+int64_t Elementwise::direct_from(int64_t at, int64_t end) const {
+  const std::byte* to = outputs_[0].data + at * static_cast<int64_t>(size_of(outputs_[0].dtype));
+  return direct_ && reinterpret_cast<uintptr_t>(to) % kLine == 0 ? (end - at) / kTile * kTile : 0;
 }
 
 void Elementwise::run(Machine& machine, int64_t begin, int64_t end) const {
@@ -56,24 +56,33 @@ void Elementwise::run(Machine& machine, int64_t begin, int64_t end) const {
     if (flat_ && flat_strides_[k] == 0) machine.load(k, inputs_[k], inputs_[k].layout.offset, 0, tile_);
   for (int64_t at = begin; at < end;) {
     const int64_t row = flat_ ? 0 : at / row_, column = at - row * row_;
-    int64_t n = run_from(at, std::min(end, at + row_ - column)), rows = 1;
+    const int64_t until = std::min(end, at + row_ - column), direct = direct_from(at, until);
+    int64_t n = direct > 0 ? direct : std::min(until - at, tile_), rows = 1;
     if (rows_ > 1 && column == 0 && n == row_)
       rows = std::min({(end - at) / row_, tile_ / row_, rows_ - row % rows_});
     for (size_t k = 0; k < inputs_.size(); ++k) {
       const Layout& l = inputs_[k].layout;
       if (flat_) {
-        if (flat_strides_[k] == 1) machine.load(k, inputs_[k], l.offset + at, 1, n);
+        if (direct > 0)
+          machine.refer(k, inputs_[k], l.offset + at);
+        else if (flat_strides_[k] == 1)
+          machine.load(k, inputs_[k], l.offset + at, 1, n);
         continue;
       }
       int64_t offset = l.offset + column * l.strides.back(), rest = row;
       for (size_t d = shape_.size() - 1; d-- > 0; rest /= shape_[d])
         offset += rest % shape_[d] * l.strides[d];
-      if (rows > 1)
+      if (direct > 0)
+        machine.refer(k, inputs_[k], offset);
+      else if (rows > 1)
         machine.load_rows(k, inputs_[k], offset, l.strides[shape_.size() - 2], rows, l.strides.back(), n);
       else
         machine.load(k, inputs_[k], offset, l.strides.back(), n);
     }
-    machine.run(at, rows * n);
+    if (direct > 0)
+      machine.run_direct(outputs_[0], at, n);
+    else
+      machine.run(at, rows * n);
     at += rows * n;
   }
   hwy::FlushStream();

@@ -19,7 +19,7 @@ class Elementwise {
   void run(Machine& machine, int64_t begin, int64_t end) const;
 
  private:
-  int64_t run_from(int64_t at, int64_t end) const;  // elements at a time
+  int64_t direct_from(int64_t at, int64_t end) const;  // elements that need no register; 0 = none
 
   const ElementwiseProgram& program_;
   const std::span<const Tensor> inputs_, outputs_;

@@ -209,9 +209,9 @@ void spread_first(T* values, int64_t n) {
   std::fill_n(values, n, *values);
 }
 
-/// Where element `at` of an output is.
-void* place(const Tensor& to, int64_t at) {
-  return to.data + at * static_cast<int64_t>(size_of(to.dtype));
+/// Where element `at` is.
+void* place(const Tensor& x, int64_t at) {
+  return x.data + at * static_cast<int64_t>(size_of(x.dtype));
 }
 
 /// In memory as in a register.
@@ -223,6 +223,12 @@ bool is_plain(DType dtype) {
 
 bool is_streamed(const Tensor& result) {
   return is_streamed(static_cast<uint64_t>(element_count(result.layout.shape)) * size_of(result.dtype));
+}
+
+LaneFunction streamed_form(const ScalarOp& op, DType dtype) {
+  if (dtype == DType::f16) return op.cpu_streamed[1];
+  if (dtype == DType::bf16) return op.cpu_streamed[2];
+  return dtype == DType::f32 ? op.cpu_streamed[0] : nullptr;
 }
 
 Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<const Tensor> outputs)
@@ -259,7 +265,7 @@ Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<cons
     const bool computed = reg >= loads_ && program.instructions[reg - loads_].arity() > 0;
     Call* const call = computed ? &calls_[reg - loads_] : nullptr;
     if (streamed && call && !call->is_read && call->from == DType::f32 && to.dtype == DType::f32)
-      call->streamed = program.instructions[reg - loads_].op->cpu_streamed;
+      call->streamed = program.instructions[reg - loads_].op->cpu_streamed[0];
     if (call && !call->output && is_plain(to.dtype) && (!streamed || call->streamed))
       call->output = &to;
     else
@@ -268,11 +274,14 @@ Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<cons
 }
 
 void Machine::load(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t n) {
-  const auto size = static_cast<int64_t>(size_of(from.dtype));
   if (stride == 1 && is_plain(from.dtype))
-    registers_[reg] = from.data + offset * size;
+    refer(reg, from, offset);
   else
     load_part(reg, from, offset, stride, 0, n);
+}
+
+void Machine::refer(size_t reg, const Tensor& from, int64_t offset) {
+  registers_[reg] = place(from, offset);
 }
 
 void Machine::load_rows(size_t reg, const Tensor& from, int64_t offset, int64_t row_stride, int64_t rows,
@@ -310,6 +319,10 @@ void Machine::run(int64_t at, int64_t n) {
       stream_register(s.reg, *s.to, at, n);
     else
       store(s.reg, *s.to, at, n);
+}
+
+void Machine::run_direct(const Tensor& to, int64_t at, int64_t n) {
+  compute_into(loads_, streamed_form(*program_.instructions[0].op, to.dtype), place(to, at), n);
 }
 
 void Machine::stream_register(size_t reg, const Tensor& to, int64_t at, int64_t n) const {

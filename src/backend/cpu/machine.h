@@ -12,6 +12,9 @@ namespace weft::cpu {
 /// Whether a result is better stored past the caches (stream.h).
 bool is_streamed(const Tensor& result);
 
+/// An op that reads and writes elements of that type in memory; null = there is none.
+LaneFunction streamed_form(const ScalarOp& op, DType dtype);
+
 /// Runs the instructions of a program on tiles of elements. Registers are memory of its own, or the place
 /// where the elements lie or go to anyway.
 class Machine {
@@ -19,6 +22,8 @@ class Machine {
   /// `outputs`: those that run() stores.
   Machine(const ElementwiseProgram& program, int64_t tile, std::span<const Tensor> outputs = {});
 
+  /// A register is the elements themselves.
+  void refer(size_t reg, const Tensor& from, int64_t offset);
   /// n elements that lie `stride` apart go into a register.
   void load(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t n);
   /// `rows` times n elements; the rows lie `row_stride` apart.
@@ -29,6 +34,8 @@ class Machine {
 
   /// Every instruction, and n elements of the outputs from element `at` on.
   void run(int64_t at, int64_t n);
+  /// The same for a program of one instruction with a streamed_form, whose operands were referred to.
+  void run_direct(const Tensor& to, int64_t at, int64_t n);
 
   // Step by step, for programs that fold.
   void compute(size_t reg, int64_t n);  ///< the register of an instruction
