@@ -65,8 +65,7 @@ TEST_SUITE("base: math") {
   }
 
   TEST_CASE("silu is within 3.5: a product and a quotient") {
-    check(
-        "silu", math::silu, [](double x) { return x / (1 + std::exp(-x)); }, math::kInfinity, 3.5);
+    check("silu", math::silu, [](double x) { return x / (1 + std::exp(-x)); }, math::kInfinity, 3.5);
   }
 
   TEST_CASE("gelu is exact where it counts") {

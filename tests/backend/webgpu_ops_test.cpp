@@ -108,12 +108,11 @@ TEST_SUITE("gpu ops") {
   }
 
   TEST_CASE("elementwise: functions") {
-    constexpr const char* kNames[] = {"exp",   "exp2",  "expm1",      "log",       "log2",    "log1p",
-                                      "sqrt",  "rsqrt", "reciprocal", "sin",       "cos",     "tan",
-                                      "asin",  "acos",  "atan",       "sinh",      "cosh",    "asinh",
-                                      "acosh", "atanh", "tanh",       "erf",       "sigmoid", "softplus",
-                                      "floor", "ceil",  "round",      "trunc",     "abs",     "sign",
-                                      "neg",   "silu",  "gelu_erf",   "gelu_tanh"};
+    constexpr const char* kNames[] = {
+        "exp",   "exp2",  "expm1", "log",  "log2",    "log1p",    "sqrt",     "rsqrt", "reciprocal",
+        "sin",   "cos",   "tan",   "asin", "acos",    "atan",     "sinh",     "cosh",  "asinh",
+        "acosh", "atanh", "tanh",  "erf",  "sigmoid", "softplus", "floor",    "ceil",  "round",
+        "trunc", "abs",   "sign",  "neg",  "silu",    "gelu_erf", "gelu_tanh"};
     constexpr float kInf = std::numeric_limits<float>::infinity(),
                     kNan = std::numeric_limits<float>::quiet_NaN();
     std::vector<float> values = {0,      -0.0f, 1,      -1,     0.5f, -0.5f, 1.5f, 2.5f, 1e-6f,

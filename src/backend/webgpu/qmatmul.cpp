@@ -421,7 +421,8 @@ void qmatmul(Context& context, const Step& step) {
   const int64_t m = n > 0 ? element_count(step.outputs[0].layout.shape) / n : 0;
   if (context.software)
     return multiply_packed(
-        context, step, lanes_form(context.device.features(), step.tiles.empty() ? n : step.tiles[0].width, m));
+        context, step,
+        lanes_form(context.device.features(), step.tiles.empty() ? n : step.tiles[0].width, m));
   if (step.tiles.empty()) return multiply_packed(context, step, packed_form(context.device, m, k / 32));
   const auto [product, form] = joined_packed(context, step, m, k / 32);
   multiply_packed(context, product, form);
