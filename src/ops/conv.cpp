@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "array/host_tensor.h"
 #include "base/error.h"
@@ -99,6 +100,33 @@ struct ConvShape {
   int64_t span(const Array& w, size_t i) const { return dilation[i] * (w.shape()[2 + i] - 1) + 1; }
 };
 
+/// A convolution where each group has one input channel: a sum of shifted copies of x, each times a number
+/// for each channel, which is one elementwise kernel. A product per group would have single rows: 32 x 128 x
+/// 56 x 56 with taps of 3 x 3 took 726 us on an H200.
+Array add_shifted(const Array& x, const Array& w, const ConvShape& how) {
+  const size_t rank = how.stride.size();
+  const int64_t n = x.shape(0), groups = how.groups, co = w.shape(0),
+                taps = element_count({w.shape().begin() + 2, w.shape().end()});
+  Shape broad = {groups, co / groups};
+  broad.insert(broad.end(), rank, 1);
+  const Array numbers = reshape(w, {groups, co / groups, taps}), image = unsqueeze(x, 2);
+  std::optional<Array> sum;
+  Shape shape = {n, co};
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    Array shifted = image;  // (n, groups, 1, ..)
+    int64_t rest = tap;
+    for (size_t i = rank; i-- > 0; rest /= w.shape()[2 + i]) {
+      const int64_t first = rest % w.shape()[2 + i] * how.dilation[i],
+                    last = x.shape()[2 + i] - how.span(w, i) + first;
+      shifted = slice_dim(shifted, static_cast<int64_t>(3 + i), first, last + 1, how.stride[i]);
+    }
+    const Array term = shifted * reshape(slice_dim(numbers, 2, tap, tap + 1), broad);
+    sum = sum ? *sum + term : term;
+  }
+  shape.insert(shape.end(), sum->shape().begin() + 3, sum->shape().end());
+  return reshape(*sum, shape);
+}
+
 /// x (n, ci, ..) padded already, w (co, ci/groups, ..): one product per group of (co/groups, ci/groups *
 /// taps) with (ci/groups * taps, n * positions). The batch is inside the product, so the gradient of w is one
 /// product as well.
@@ -106,6 +134,8 @@ Array correlate(const Array& x, const Array& w, const ConvShape& how) {
   const size_t rank = how.stride.size();
   const int64_t n = x.shape(0), ci = x.shape(1), co = w.shape(0), groups = how.groups,
                 taps = element_count({w.shape().begin() + 2, w.shape().end()});
+  constexpr int64_t kFewTaps = 64;  // each is two instructions of a fused program
+  if (ci == groups && taps > 0 && taps <= kFewTaps && co > 0) return add_shifted(x, w, how);
   Array views = x;
   Shape positions;
   for (size_t i = 0; i < rank; ++i) {
