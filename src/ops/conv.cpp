@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "array/host_tensor.h"
 #include "base/error.h"
@@ -127,42 +128,59 @@ Array add_shifted(const Array& x, const Array& w, const ConvShape& how) {
   return reshape(*sum, shape);
 }
 
-/// x (n, ci, ..) padded already, w (co, ci/groups, ..): one product per group of (co/groups, ci/groups *
-/// taps) with (ci/groups * taps, n * positions). The batch is inside the product, so the gradient of w is one
-/// product as well.
-Array correlate(const Array& x, const Array& w, const ConvShape& how) {
-  const size_t rank = how.stride.size();
-  const int64_t n = x.shape(0), ci = x.shape(1), co = w.shape(0), groups = how.groups,
-                taps = element_count({w.shape().begin() + 2, w.shape().end()});
-  constexpr int64_t kFewTaps = 64;  // each is two instructions of a fused program
-  if (ci == groups && taps > 0 && taps <= kFewTaps && co > 0) return add_shifted(x, w, how);
+/// Windows of x (n, ci, ..), padded already, as (n, ci, positions.., taps..).
+Array all_windows(const Array& x, const Ints& taps, const ConvShape& how) {
   Array views = x;
-  Shape positions;
-  for (size_t i = 0; i < rank; ++i) {
-    views = windows(views, static_cast<int64_t>(2 + i), w.shape()[2 + i], how.stride[i], how.dilation[i]);
-    positions.push_back(views.shape()[2 + i]);
-  }
-  // (n, ci, positions, taps) -> (ci, taps, n, positions)
+  for (size_t i = 0; i < taps.size(); ++i)
+    views = windows(views, static_cast<int64_t>(2 + i), taps[i], how.stride[i], how.dilation[i]);
+  return views;
+}
+
+/// The same as (groups, ci/groups * taps, n * positions).
+Array columns_of(const Array& x, const Ints& taps, const ConvShape& how) {
+  const Array views = all_windows(x, taps, how);
+  const auto rank = static_cast<int64_t>(taps.size());
   Ints order = {1};
-  for (size_t i = 0; i < rank; ++i) order.push_back(static_cast<int64_t>(2 + rank + i));
+  for (int64_t i = 0; i < rank; ++i) order.push_back(2 + rank + i);
   order.push_back(0);
-  for (size_t i = 0; i < rank; ++i) order.push_back(static_cast<int64_t>(2 + i));
-  const Array columns =
-      reshape(permute(views, order), {groups, ci / groups * taps, n * element_count(positions)});
-  Array y = matmul(reshape(w, {groups, co / groups, ci / groups * taps}), columns);
-  Shape shape = {co, n};
-  shape.insert(shape.end(), positions.begin(), positions.end());
+  for (int64_t i = 0; i < rank; ++i) order.push_back(2 + i);
+  const int64_t rows = x.shape(1) / how.groups * element_count(taps);
+  return reshape(permute(views, order),
+                 {how.groups, rows, views.size() / std::max<int64_t>(how.groups * rows, 1)});
+}
+
+/// One input channel for each group, and not so many taps that their sum would be several kernels.
+bool is_shifted(const Array& x, const Ints& taps, const ConvShape& how) {
+  constexpr int64_t kFewTaps = 24;  // two instructions each
+  return x.shape(1) == how.groups && element_count(taps) <= kFewTaps && x.size() > 0;
+}
+
+/// x (n, ci, ..) padded already, w (co, ci/groups, ..): one product per group of (co/groups, ci/groups *
+/// taps) with (ci/groups * taps, n * positions).
+Array correlate(const Array& x, const Array& w, const ConvShape& how) {
+  const Ints taps(w.shape().begin() + 2, w.shape().end());
+  if (is_shifted(x, taps, how)) return add_shifted(x, w, how);
+  const int64_t co = w.shape(0), groups = how.groups;
+  Shape shape = {co, x.shape(0)};
+  for (size_t i = 0; i < taps.size(); ++i)
+    shape.push_back((x.shape()[2 + i] - how.span(w, i)) / how.stride[i] + 1);
+  const Array y = matmul(reshape(w, {groups, co / groups, w.size() / std::max<int64_t>(co, 1)}),
+                         columns_of(x, taps, how));
   return transpose(reshape(y, shape), 0, 1);
 }
 
 // The primitives `convolve`, `convolve_input` and `convolve_weight` are linear in both inputs: any two of
 // (x, w, y) give the gradient of the third, so the gradients of the three are among them.
 
-Array compose_convolve(const OpCall& c) {
-  const ConvShape how(c, c.inputs[0].ndim() - 2);
+Array with_padding(const Array& x, const ConvShape& how) {
   std::vector<std::pair<int64_t, int64_t>> pads;
   for (int64_t p : how.padding) pads.emplace_back(p, p);
-  return correlate(padded(c.inputs[0], pads, 0), c.inputs[1], how);
+  return padded(x, pads, 0);
+}
+
+Array compose_convolve(const OpCall& c) {
+  const ConvShape how(c, c.inputs[0].ndim() - 2);
+  return correlate(with_padding(c.inputs[0], how), c.inputs[1], how);
 }
 
 /// x with stride-1 zeros between its elements.
@@ -175,39 +193,64 @@ Array spread(const Array& x, size_t dim, int64_t stride) {
                    (n - 1) * stride + 1);
 }
 
-/// The gradient of y, spread by the stride, correlated with the kernel turned round.
-Array compose_convolve_input(const OpCall& c) {
-  Array g = c.inputs[0], w = c.inputs[1];  // w (co, ci/groups, ..)
-  const size_t rank = g.ndim() - 2;
-  ConvShape how(c, rank);
-  const Ints& size = c.attrs.list("size");
+/// g, which has one channel in a group, spread by the stride and correlated with the kernel turned round.
+Array add_spread(Array g, Array w, ConvShape how, const Ints& size) {
+  const size_t rank = size.size();
   std::vector<std::pair<int64_t, int64_t>> pads;
   for (size_t i = 0; i < rank; ++i) {
     g = spread(g, 2 + i, how.stride[i]);
     const int64_t before = how.span(w, i) - 1 - how.padding[i];
     pads.emplace_back(before, size[i] + how.span(w, i) - 1 - before - g.shape()[2 + i]);
   }
-  const int64_t co = w.shape(0), ci = w.shape(1) * how.groups;
   Ints starts(rank + 2, kNone), stops(rank + 2, kNone), steps(rank + 2, -1);
   steps[0] = steps[1] = 1;
   w = call("slice", {w}, {{"starts", starts}, {"stops", stops}, {"steps", steps}});
-  Shape grouped = w.shape(), turned = w.shape();
-  grouped[0] = co / how.groups;
-  grouped.insert(grouped.begin(), how.groups);  // (groups, co/groups, ci/groups, ..)
-  turned[0] = ci, turned[1] = co / how.groups;
-  w = reshape(transpose(reshape(w, grouped), 1, 2), turned);
   how.stride = Ints(rank, 1);
-  return correlate(padded(g, pads, 0), w, how);
+  Shape turned = w.shape();  // (groups, ci/groups, ..) -> (ci, 1, ..)
+  turned[0] *= std::exchange(turned[1], 1);
+  return add_shifted(padded(g, pads, 0), reshape(w, turned), how);
 }
 
+/// The gradient of x: what each window gets of the gradient of y, summed up where windows overlap. As a
+/// convolution of the spread gradient it would be a product of stride^2 times the size.
+Array compose_convolve_input(const OpCall& c) {
+  const Array &g = c.inputs[0], &w = c.inputs[1];  // w (co, ci/groups, ..)
+  const size_t rank = g.ndim() - 2;
+  const ConvShape how(c, rank);
+  const Ints &size = c.attrs.list("size"), taps(w.shape().begin() + 2, w.shape().end());
+  if (is_shifted(g, taps, how)) return add_spread(g, w, how, size);
+  const int64_t n = g.shape(0), co = g.shape(1), groups = how.groups;
+  Shape reached = {n, w.shape(1) * groups};  // by the windows, with their padding
+  std::vector<std::pair<int64_t, int64_t>> pads;
+  for (size_t i = 0; i < rank; ++i) {
+    reached.push_back((g.shape()[2 + i] - 1) * how.stride[i] + how.span(w, i));
+    pads.emplace_back(-how.padding[i], size[i] + how.padding[i] - reached.back());
+  }
+  const Array x = expand(scalar_like(g, 0), reached),
+              rows = reshape(transpose(g, 0, 1), {groups, co / groups, g.size() / std::max<int64_t>(co, 1)}),
+              factors = reshape(w, {groups, co / groups, w.size() / std::max<int64_t>(co, 1)});
+  const Array columns = matmul(transpose(factors, 1, 2), rows);
+  return padded(vjp({columns_of(x, taps, how)}, {columns}, {x})[0], pads, 0);
+}
+
+/// Sums over the batch and its positions of windows times the gradient of y.
 Array compose_convolve_weight(const OpCall& c) {
-  const ConvShape how(c, c.inputs[0].ndim() - 2);
-  const Array &x = c.inputs[0], &g = c.inputs[1];
-  Shape shape = {g.shape(1), x.shape(1) / how.groups};
-  const Ints& size = c.attrs.list("size");
-  shape.insert(shape.end(), size.begin(), size.end());
-  const Array w = expand(scalar_like(x, 0), shape);
-  return vjp({call("convolve", {x, w}, how.attrs())}, {g}, {w})[0];
+  const size_t rank = c.inputs[0].ndim() - 2;
+  const ConvShape how(c, rank);
+  const Array &g = c.inputs[1], x = with_padding(c.inputs[0], how);
+  const Ints& taps = c.attrs.list("size");
+  const int64_t co = g.shape(1), groups = how.groups;
+  Shape shape = {co, x.shape(1) / groups};
+  shape.insert(shape.end(), taps.begin(), taps.end());
+  // Only windows that g has: there may be room for more.
+  Array image = x;
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t span = how.dilation[i] * (taps[i] - 1) + 1;
+    image = slice_dim(image, static_cast<int64_t>(2 + i), 0, (g.shape()[2 + i] - 1) * how.stride[i] + span);
+  }
+  const Array columns = columns_of(image, taps, how);
+  const Array rows = reshape(transpose(g, 0, 1), {groups, co / groups, g.size() / std::max<int64_t>(co, 1)});
+  return reshape(matmul(rows, transpose(columns, 1, 2)), shape);
 }
 
 /// y of x and w, as far as g goes: an output padding leaves room for windows that g does not have.
@@ -219,7 +262,7 @@ Array convolve_like(const Array& x, const Array& w, const ConvShape& how, const 
 }
 
 Op linear_in_both(const char* name, bool has_size, Infer infer, Array (*compose)(const OpCall&),
-                  Gradient gradient) {
+                  const Gradient& gradient) {
   Op op{
       .name = name,
       .kind = OpKind::primitive,
@@ -235,8 +278,19 @@ Op linear_in_both(const char* name, bool has_size, Infer infer, Array (*compose)
                      name_of(input.dtype()), to_string(input.shape()));
             return infer(c);
           },
-      .compose = [compose](const OpCall& c) -> std::vector<Array> { return {compose(c)}; },
-      .gradient = std::move(gradient)};
+      .compose = [compose, gradient](const OpCall& c) -> std::vector<Array> {
+        // Its gradient is the row's: that of shifted copies and windows would be one pass for each tap.
+        const ArrayFunction forward = [&](const std::vector<Array>& inputs) {
+          return compose({c.op, inputs, c.attrs, c.device});
+        };
+        const CustomVjp backward = [gradient, &op = c.op, attrs = c.attrs, device = c.device](
+                                       const std::vector<Array>& inputs, const Array& y, const Array& g) {
+          const std::vector<Array> outputs = {y}, output_grads = {g};
+          return gradient(GradCall{{op, inputs, attrs, device}, outputs, output_grads});
+        };
+        return {custom_gradient(forward, backward)(c.inputs)};
+      },
+      .gradient = gradient};
   if (has_size) op.attrs.push_back({"size", {}, true});
   return op;
 }

@@ -257,9 +257,16 @@ std::string Builder::load(const Operand& operand, std::string_view at) {
 }
 
 std::string Builder::unravel(const Walk& walk, std::string_view i, std::string_view prefix) {
+  // Views of one array that are shifted against each other walk alike: a place is found once for all of them.
+  std::vector<size_t> like(walk.offsets.size());
+  for (size_t k = 0; k < like.size(); ++k)
+    while (!std::ranges::all_of(walk.dims,
+                                [&](const Walk::Dim& dim) { return dim.strides[like[k]] == dim.strides[k]; }))
+      ++like[k];
+
   std::string text;
   for (size_t k = 0; k < walk.offsets.size(); ++k)
-    text += fmt::format("  var {}at{} = {};\n", prefix, k, number(walk.offsets[k]));
+    if (like[k] == k) text += fmt::format("  var {}at{} = {};\n", prefix, k, number(walk.offsets[k]));
   std::string rest(i);
   for (size_t d = walk.dims.size(); d-- > 0;) {
     const Walk::Dim& dim = walk.dims[d];
@@ -272,8 +279,13 @@ std::string Builder::unravel(const Walk& walk, std::string_view i, std::string_v
       rest = fmt::format("{}rest{}", prefix, d);
     }
     for (size_t k = 0; k < dim.strides.size(); ++k)
-      text += fmt::format("  {0}at{1} += {0}c{2} * {3};\n", prefix, k, d, number(dim.strides[k]));
+      if (like[k] == k)
+        text += fmt::format("  {0}at{1} += {0}c{2} * {3};\n", prefix, k, d, number(dim.strides[k]));
   }
+  for (size_t k = 0; k < like.size(); ++k)
+    if (like[k] != k)
+      text += fmt::format("  let {0}at{1} = {0}at{2} + {3};\n", prefix, k, like[k],
+                          number(walk.offsets[k] - walk.offsets[like[k]]));
   return text;
 }
 
