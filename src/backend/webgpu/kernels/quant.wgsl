@@ -1,15 +1,16 @@
 // ggml's blocks, read where they lie: b is the byte where a block starts, i an element of it, g a group of 16 or 32
 // elements. For each type code_, factor_ and part_ (where it has them), as src/quant/codes.h defines them; src/quant has
 // the same in C++.
-// Written around this by quant.cpp: byte(at), and grid(i), 16 bits of a point (src/quant/grids.h).
+// Written around this by quant.cpp: byte(at), and grid(i), 16 bits of a point (src/quant/grids.h); codes(at), the byte there or,
+// where code_ is asked for elements i to i + 3 at once, a byte for each, the four from there on; EACH, 1 in each of those bytes.
 
 fn u16_at(at: u32) -> u32 { return byte(at) | (byte(at + 1u) << 8u); }
 fn u32_at(at: u32) -> u32 { return u16_at(at) | (u16_at(at + 2u) << 16u); }
 // An f16 as the bits of an f32, times a power of two.
 fn wide_at(at: u32, times: f32) -> u32 { return bitcast<u32>(weft_from_f16(u16_at(at)) * times); }
 // Element i of bytes that hold `half` low nibbles, then `half` high ones.
-fn nibble(at: u32, i: u32, half: u32) -> u32 { return (byte(at + i % half) >> (i / half * 4u)) & 15u; }
-fn bit(at: u32, i: u32) -> u32 { return (byte(at + i / 8u) >> (i % 8u)) & 1u; }
+fn nibble(at: u32, i: u32, half: u32) -> u32 { return (codes(at + i % half) >> (i / half * 4u)) & (15u * EACH); }
+fn bit(at: u32, i: u32) -> u32 { return (((byte(at + i / 8u) >> (i % 8u)) & 15u) * 0x00204081u) & EACH; }
 fn odd(s: u32) -> u32 { return 2u * s + 1u; }
 
 // ---- Scale and minimum of a group.
@@ -34,7 +35,7 @@ fn code_q4_0(b: u32, i: u32) -> u32 { return nibble(b + 2u, i, 16u); }
 fn code_q4_1(b: u32, i: u32) -> u32 { return nibble(b + 4u, i, 16u); }
 fn code_q5_0(b: u32, i: u32) -> u32 { return nibble(b + 6u, i, 16u) | (bit(b + 2u, i) << 4u); }
 fn code_q5_1(b: u32, i: u32) -> u32 { return nibble(b + 8u, i, 16u) | (bit(b + 4u, i) << 4u); }
-fn code_q8_0(b: u32, i: u32) -> u32 { return byte(b + 2u + i); }
+fn code_q8_0(b: u32, i: u32) -> u32 { return codes(b + 2u + i); }
 fn code_iq4_nl(b: u32, i: u32) -> u32 { return nibble(b + 2u, i, 16u); }
 fn code_mxfp4(b: u32, i: u32) -> u32 { return nibble(b + 1u, i, 16u); }
 fn factor_q4_0(b: u32) -> u32 { return u16_at(b); }
@@ -60,7 +61,7 @@ fn part_nvfp4(b: u32, g: u32) -> u32 {
 }
 
 // ---- Blocks of 256 with k-scales.
-fn two_bits(at: u32, i: u32) -> u32 { return (byte(at + i / 128u * 32u + i % 32u) >> (i / 32u % 4u * 2u)) & 3u; }
+fn two_bits(at: u32, i: u32) -> u32 { return (codes(at + i / 128u * 32u + i % 32u) >> (i / 32u % 4u * 2u)) & (3u * EACH); }
 fn sixes(at: u32, g: u32) -> u32 {
   let a = byte(at + g % 4u);
   let c = byte(at + 4u + g % 4u);
@@ -70,14 +71,14 @@ fn sixes(at: u32, g: u32) -> u32 {
 }
 fn code_q2_k(b: u32, i: u32) -> u32 { return two_bits(b + 16u, i); }
 fn code_q3_k(b: u32, i: u32) -> u32 {
-  return two_bits(b + 32u, i) | (((byte(b + i % 32u) >> (i / 32u)) & 1u) << 2u);
+  return two_bits(b + 32u, i) | (((codes(b + i % 32u) >> (i / 32u)) & EACH) << 2u);
 }
 fn code_q4_k(b: u32, i: u32) -> u32 { return nibble(b + 16u + i / 64u * 32u, i % 64u, 32u); }
 fn code_q5_k(b: u32, i: u32) -> u32 {
-  return nibble(b + 48u + i / 64u * 32u, i % 64u, 32u) | (((byte(b + 16u + i % 32u) >> (i / 32u)) & 1u) << 4u);
+  return nibble(b + 48u + i / 64u * 32u, i % 64u, 32u) | (((codes(b + 16u + i % 32u) >> (i / 32u)) & EACH) << 4u);
 }
 fn code_q6_k(b: u32, i: u32) -> u32 { return nibble(b + i / 128u * 64u, i % 128u, 64u) | (two_bits(b + 128u, i) << 4u); }
-fn code_q8_k(b: u32, i: u32) -> u32 { return byte(b + 4u + i); }
+fn code_q8_k(b: u32, i: u32) -> u32 { return codes(b + 4u + i); }
 fn factor_q2_k(b: u32) -> u32 { return u32_at(b + 80u); }
 fn factor_q3_k(b: u32) -> u32 { return wide_at(b + 108u, 1.0); }
 fn factor_q4_k(b: u32) -> u32 { return u32_at(b); }
