@@ -6,7 +6,6 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "array/host_tensor.h"
@@ -111,7 +110,7 @@ Array add_shifted(const Array& x, const Array& w, const ConvShape& how) {
   Shape broad = {groups, co / groups};
   broad.insert(broad.end(), rank, 1);
   const Array numbers = reshape(w, {groups, co / groups, taps}), image = unsqueeze(x, 2);
-  std::optional<Array> sum;
+  Array sum;
   Shape shape = {n, co};
   for (int64_t tap = 0; tap < taps; ++tap) {
     Array shifted = image;  // (n, groups, 1, ..)
@@ -122,37 +121,35 @@ Array add_shifted(const Array& x, const Array& w, const ConvShape& how) {
       shifted = slice_dim(shifted, static_cast<int64_t>(3 + i), first, last + 1, how.stride[i]);
     }
     const Array term = shifted * reshape(slice_dim(numbers, 2, tap, tap + 1), broad);
-    sum = sum ? *sum + term : term;
+    sum = sum ? sum + term : term;
   }
-  shape.insert(shape.end(), sum->shape().begin() + 3, sum->shape().end());
-  return reshape(*sum, shape);
+  shape.insert(shape.end(), sum.shape().begin() + 3, sum.shape().end());
+  return reshape(sum, shape);
 }
 
-/// Windows of x (n, ci, ..), padded already, as (n, ci, positions.., taps..).
-Array all_windows(const Array& x, const Ints& taps, const ConvShape& how) {
-  Array views = x;
+/// x (channels, ..) as (groups, channels/groups, all else).
+Array by_groups(const Array& x, int64_t groups) {
+  return reshape(x, {groups, x.shape(0) / groups, x.size() / x.shape(0)});
+}
+
+/// Windows of x (n, ci, ..), padded already, as (groups, ci/groups * taps, n * positions).
+Array columns_of(const Array& x, const Ints& taps, const ConvShape& how) {
+  const auto rank = static_cast<int64_t>(taps.size());
+  Array views = x;  // (n, ci, positions.., taps..)
   for (size_t i = 0; i < taps.size(); ++i)
     views = windows(views, static_cast<int64_t>(2 + i), taps[i], how.stride[i], how.dilation[i]);
-  return views;
-}
-
-/// The same as (groups, ci/groups * taps, n * positions).
-Array columns_of(const Array& x, const Ints& taps, const ConvShape& how) {
-  const Array views = all_windows(x, taps, how);
-  const auto rank = static_cast<int64_t>(taps.size());
   Ints order = {1};
   for (int64_t i = 0; i < rank; ++i) order.push_back(2 + rank + i);
   order.push_back(0);
   for (int64_t i = 0; i < rank; ++i) order.push_back(2 + i);
   const int64_t rows = x.shape(1) / how.groups * element_count(taps);
-  return reshape(permute(views, order),
-                 {how.groups, rows, views.size() / std::max<int64_t>(how.groups * rows, 1)});
+  return reshape(permute(views, order), {how.groups, rows, views.size() / (how.groups * rows)});
 }
 
 /// One input channel for each group, and not so many taps that their sum would be several kernels.
 bool is_shifted(const Array& x, const Ints& taps, const ConvShape& how) {
   constexpr int64_t kFewTaps = 24;  // two instructions each
-  return x.shape(1) == how.groups && element_count(taps) <= kFewTaps && x.size() > 0;
+  return x.shape(1) == how.groups && element_count(taps) <= kFewTaps;
 }
 
 /// x (n, ci, ..) padded already, w (co, ci/groups, ..): one product per group of (co/groups, ci/groups *
@@ -160,12 +157,10 @@ bool is_shifted(const Array& x, const Ints& taps, const ConvShape& how) {
 Array correlate(const Array& x, const Array& w, const ConvShape& how) {
   const Ints taps(w.shape().begin() + 2, w.shape().end());
   if (is_shifted(x, taps, how)) return add_shifted(x, w, how);
-  const int64_t co = w.shape(0), groups = how.groups;
-  Shape shape = {co, x.shape(0)};
+  Shape shape = {w.shape(0), x.shape(0)};
   for (size_t i = 0; i < taps.size(); ++i)
     shape.push_back((x.shape()[2 + i] - how.span(w, i)) / how.stride[i] + 1);
-  const Array y = matmul(reshape(w, {groups, co / groups, w.size() / std::max<int64_t>(co, 1)}),
-                         columns_of(x, taps, how));
+  const Array y = matmul(by_groups(w, how.groups), columns_of(x, taps, how));
   return transpose(reshape(y, shape), 0, 1);
 }
 
@@ -219,17 +214,15 @@ Array compose_convolve_input(const OpCall& c) {
   const ConvShape how(c, rank);
   const Ints &size = c.attrs.list("size"), taps(w.shape().begin() + 2, w.shape().end());
   if (is_shifted(g, taps, how)) return add_spread(g, w, how, size);
-  const int64_t n = g.shape(0), co = g.shape(1), groups = how.groups;
-  Shape reached = {n, w.shape(1) * groups};  // by the windows, with their padding
+  Shape reached = {g.shape(0), w.shape(1) * how.groups};  // by the windows, with their padding
   std::vector<std::pair<int64_t, int64_t>> pads;
   for (size_t i = 0; i < rank; ++i) {
     reached.push_back((g.shape()[2 + i] - 1) * how.stride[i] + how.span(w, i));
     pads.emplace_back(-how.padding[i], size[i] + how.padding[i] - reached.back());
   }
   const Array x = expand(scalar_like(g, 0), reached),
-              rows = reshape(transpose(g, 0, 1), {groups, co / groups, g.size() / std::max<int64_t>(co, 1)}),
-              factors = reshape(w, {groups, co / groups, w.size() / std::max<int64_t>(co, 1)});
-  const Array columns = matmul(transpose(factors, 1, 2), rows);
+              columns = matmul(transpose(by_groups(w, how.groups), 1, 2),
+                               by_groups(transpose(g, 0, 1), how.groups));
   return padded(vjp({columns_of(x, taps, how)}, {columns}, {x})[0], pads, 0);
 }
 
@@ -239,8 +232,7 @@ Array compose_convolve_weight(const OpCall& c) {
   const ConvShape how(c, rank);
   const Array &g = c.inputs[1], x = with_padding(c.inputs[0], how);
   const Ints& taps = c.attrs.list("size");
-  const int64_t co = g.shape(1), groups = how.groups;
-  Shape shape = {co, x.shape(1) / groups};
+  Shape shape = {g.shape(1), x.shape(1) / how.groups};
   shape.insert(shape.end(), taps.begin(), taps.end());
   // Only windows that g has: there may be room for more.
   Array image = x;
@@ -248,9 +240,8 @@ Array compose_convolve_weight(const OpCall& c) {
     const int64_t span = how.dilation[i] * (taps[i] - 1) + 1;
     image = slice_dim(image, static_cast<int64_t>(2 + i), 0, (g.shape()[2 + i] - 1) * how.stride[i] + span);
   }
-  const Array columns = columns_of(image, taps, how);
-  const Array rows = reshape(transpose(g, 0, 1), {groups, co / groups, g.size() / std::max<int64_t>(co, 1)});
-  return reshape(matmul(rows, transpose(columns, 1, 2)), shape);
+  const Array rows = by_groups(transpose(g, 0, 1), how.groups);
+  return reshape(matmul(rows, transpose(columns_of(image, taps, how), 1, 2)), shape);
 }
 
 /// y of x and w, as far as g goes: an output padding leaves room for windows that g does not have.
@@ -281,7 +272,9 @@ Op linear_in_both(const char* name, bool has_size, Infer infer, Array (*compose)
       .compose = [compose, gradient](const OpCall& c) -> std::vector<Array> {
         // Its gradient is the row's: that of shifted copies and windows would be one pass for each tap.
         const ArrayFunction forward = [&](const std::vector<Array>& inputs) {
-          return compose({c.op, inputs, c.attrs, c.device});
+          const OpCall call{c.op, inputs, c.attrs, c.device};
+          const bool empty = inputs[0].size() == 0 || inputs[1].size() == 0;  // sums of nothing
+          return empty ? expand(scalar_like(inputs[0], 0), c.op.infer(call)[0].shape) : compose(call);
         };
         const CustomVjp backward = [gradient, &op = c.op, attrs = c.attrs, device = c.device](
                                        const std::vector<Array>& inputs, const Array& y, const Array& g) {

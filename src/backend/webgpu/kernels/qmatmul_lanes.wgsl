@@ -1,7 +1,8 @@
 // VECTORS rows of x times interleaved weights (interleaved.wgsl), where invocations are SIMD lanes of a CPU: each takes SETS times
-// four rows of weights, whose codes are taken apart once for all rows of x. A load from a buffer costs every lane some ten instructions a word, so elements of x are loaded once in a
-// subgroup and handed around. Written around this by qmatmul.cpp: THREADS, those of a subgroup; x_at(i), elements 4 i to 4 i + 3
-// of x; size_n; results, row_of_x, weights_of; store; main with `index` and `thread`.
+// four rows of weights, whose codes are taken apart once for all rows of x. A load from a buffer costs every lane some ten
+// instructions a word, so elements of x are loaded once in a subgroup and handed around. Written around this by qmatmul.cpp:
+// THREADS, those of a subgroup; x_at(i), elements 4 i to 4 i + 3 of x; size_n; results, row_of_x, weights_of; store; main with
+// `index` and `thread`.
 #if SUBGROUPS
 const HOLDERS = min(THREADS, 8u);  // lanes that have different elements of a block
 #endif
