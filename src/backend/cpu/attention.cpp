@@ -1,19 +1,6 @@
 // Attention without the scores in memory. Blocks of queries go over blocks of keys, products are those of
 // gemm.cpp, and the softmax is kept as the largest score and the sum so far. Few queries read the keys in
 // place, in pieces whose results are joined.
-
-// Baseline, AVX2, AVX-512 and NEON, as in gemm.cpp.
-#undef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/attention.cpp"
-#include <hwy/foreach_target.h>
-// After foreach_target, which includes this file again for each target.
-#include <hwy/contrib/math/math-inl.h>
-#include <hwy/highway.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,115 +11,10 @@
 #include "backend/attention.h"
 #include "backend/cpu/attention_target.h"
 #include "backend/cpu/gemm_parts.h"
-#include "backend/cpu/gemm_target.h"
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/primitives.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace weft::cpu::HWY_NAMESPACE {
-namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Floats = hn::ScalableTag<float>;
-
-/// step(d, i) over [0, count): whole vectors, then single lanes.
-template <typename Step>
-HWY_INLINE void for_lanes(int64_t count, const Step& step) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(Floats()));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) step(Floats(), i);
-  for (; i < count; ++i) step(hn::CappedTag<float, 1>(), i);
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> capped(D d, hn::Vec<D> x, float softcap) {
-  return hn::Mul(hn::Set(d, softcap), hn::Tanh(d, hn::Mul(x, hn::Set(d, 1 / softcap))));
-}
-
-/// Highway's Exp makes NaN 0.
-template <class D>
-HWY_INLINE hn::Vec<D> exp_of(D d, hn::Vec<D> x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
-}
-
-float weigh(float* HWY_RESTRICT scores, const float* HWY_RESTRICT bias, int64_t count, float softcap,
-            RowSum& sum) {
-  const Floats d;
-  auto top = hn::Set(d, sum.top);
-  float last_top = sum.top;  // of the single lanes at the end
-  for_lanes(count, [&](auto one, int64_t i) HWY_ATTR {
-    auto x = hn::LoadU(one, scores + i);
-    if (softcap != 0) x = capped(one, x, softcap);
-    if (bias) x = hn::Add(x, hn::LoadU(one, bias + i));
-    if (bias || softcap != 0) hn::StoreU(x, one, scores + i);
-    if constexpr (hn::MaxLanes(decltype(one)()) > 1)
-      top = hn::Max(top, x);
-    else
-      last_top = std::max(last_top, hn::GetLane(x));
-  });
-  const float highest = std::max(hn::GetLane(hn::MaxOfLanes(d, top)), last_top);
-  if (highest == -std::numeric_limits<float>::infinity()) {  // nothing visible so far
-    std::fill_n(scores, count, 0.0f);
-    return 0;
-  }
-  auto total = hn::Zero(d);
-  float last_total = 0;
-  for_lanes(count, [&](auto one, int64_t i) HWY_ATTR {
-    const auto e = exp_of(one, hn::Sub(hn::LoadU(one, scores + i), hn::Set(one, highest)));
-    hn::StoreU(e, one, scores + i);
-    if constexpr (hn::MaxLanes(decltype(one)()) > 1)
-      total = hn::Add(total, e);
-    else
-      last_total += hn::GetLane(e);
-  });
-  const float factor = std::exp(sum.top - highest);
-  sum.top = highest;
-  sum.total = sum.total * factor + (hn::GetLane(hn::SumOfLanes(d, total)) + last_total);
-  return factor;
-}
-
-void backward(float* HWY_RESTRICT scores, float* HWY_RESTRICT products, const float* HWY_RESTRICT bias,
-              int64_t count, float softcap, float lse, float delta) {
-  for_lanes(count, [&](auto d, int64_t i) HWY_ATTR {
-    auto x = hn::LoadU(d, scores + i);
-    auto slope = hn::Set(d, 1.0f);  // of the cap
-    if (softcap != 0) {
-      x = capped(d, x, softcap);
-      const auto t = hn::Mul(x, hn::Set(d, 1 / softcap));
-      slope = hn::NegMulAdd(t, t, slope);
-    }
-    if (bias) x = hn::Add(x, hn::LoadU(d, bias + i));
-    const auto weight = exp_of(d, hn::Sub(x, hn::Set(d, lse)));
-    const auto product = hn::Sub(hn::LoadU(d, products + i), hn::Set(d, delta));
-    hn::StoreU(weight, d, scores + i);
-    hn::StoreU(hn::Mul(hn::Mul(weight, product), slope), d, products + i);
-  });
-}
-
-void scale(float* x, int64_t count, float factor) {
-  for_lanes(count, [&](auto d, int64_t i)
-                       HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), d, x + i); });
-}
-
-const AttentionTarget* target() {
-  static constexpr AttentionTarget kTarget{weigh, backward, scale};
-  return &kTarget;
-}
-
-}  // namespace
-}  // namespace weft::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace weft::cpu {
-
-HWY_EXPORT(target);
-
-const AttentionTarget& attention_target() {
-  return *HWY_DYNAMIC_DISPATCH(target)();
-}
-
 namespace {
 
 using Range = AttentionProblem::Range;
@@ -144,7 +26,7 @@ constexpr int64_t kPiece = 512;                      // keys of a piece then
 /// Memory of a thread, one per role.
 struct Workspace {
   Scratch q, d_out, packed_rows, packed_keys, packed_across, packed_values;
-  Scratch scores, products, packed, bias, sums, out, d_k, d_v;
+  Scratch scores, products, packed, bias, out, d_k, d_v;
 };
 thread_local Workspace workspace;
 
@@ -371,49 +253,33 @@ class Forward : Attention {
                       piece(head(task / pieces), rows, task % pieces * kPiece,
                             partial.data() + task * count * dv, sums.data() + task * count);
                   });
-    for (int64_t h = 0; h < head_count(); ++h)
-      join(head(h), rows, pieces, partial.data() + h * pieces * count * dv, sums.data() + h * pieces * count);
+    for (int64_t h = 0; h < head_count(); ++h) {
+      float* joined = partial.data() + h * pieces * count * dv;
+      join_pieces(pieces, count, dv, joined, sums.data() + h * pieces * count);
+      finish(head(h), rows, joined, sums.data() + h * pieces * count);
+    }
   }
 
   void piece(const Head& head, const Range& rows, int64_t begin, float* out, RowSum* sums) const {
-    const int64_t count = rows.size(), d = problem.dim, dv = problem.value_dim;
+    const int64_t count = rows.size();
     const Range keys{begin, std::min(begin + kPiece, problem.keys)};
-    const float* q = scaled_queries(head, rows);
     float* scores = workspace.scores.floats(count * kPiece);
-    Strip k = k_.tokens(head.batch, head.key_head, begin), v = v_.across(head.batch, head.key_head, begin);
-    if (k.depth_stride != 1) {
-      float* copied = workspace.packed_keys.floats(keys.size() * d);
-      gemm_.copy(k, keys.size(), d, copied, d);
-      k = rows_in(copied, d);
-    }
-    if (v.lane_stride != 1) {
-      float* copied = workspace.packed_values.floats(keys.size() * dv);
-      gemm_.copy(v_.tokens(head.batch, head.key_head, begin), keys.size(), dv, copied, dv);
-      v = columns_in(copied, dv);
-    }
-    gemm_.dots(d, rows_of(q, d), k, {scores, count, keys.size(), keys.size()});
+    simd_.score({1, count, problem.dim, whole_rows(workspace.packed_keys, k_, head, keys), keys.size()}, 0,
+                keys.size(), scaled_queries(head, rows), scores, kPiece);
     float factors[kThinRows];
-    weigh(head, rows, keys, scores, keys.size(), sums, factors);
-    gemm_.axpys(keys.size(), rows_of(scores, keys.size()), v, workspace.sums.floats(count * kAxpyStride),
-                {out, count, dv, dv});
+    weigh(head, rows, keys, scores, kPiece, sums, factors);
+    simd_.gather(
+        {1, count, problem.value_dim, whole_rows(workspace.packed_values, v_, head, keys), keys.size()}, 0,
+        keys.size(), scores, kPiece, out);
   }
 
-  /// Adds the pieces up in the first.
-  void join(const Head& head, const Range& rows, int64_t pieces, float* partial, RowSum* sums) const {
-    const int64_t count = rows.size(), dv = problem.value_dim;
-    for (int64_t r = 0; r < count; ++r) {
-      float top = sums[r].top, total = 0;
-      for (int64_t p = 1; p < pieces; ++p) top = std::max(top, sums[p * count + r].top);
-      for (int64_t p = 0; p < pieces; ++p) {
-        const RowSum& sum = sums[p * count + r];
-        const float factor = sum.total == 0 ? 0 : std::exp(sum.top - top);
-        float *to = partial + r * dv, *from = partial + (p * count + r) * dv;
-        total += sum.total * factor;
-        for (int64_t c = 0; c < dv; ++c) to[c] = (p == 0 ? 0 : to[c]) + factor * from[c];
-      }
-      sums[r] = {top, total};
-    }
-    finish(head, rows, partial, sums);
+  /// Tokens whose columns are neighbours: where they are, or copied.
+  Strip whole_rows(Scratch& to, const Tokens& x, const Head& head, const Range& keys) const {
+    const Strip strip = x.tokens(head.batch, head.key_head, keys.begin);
+    if (strip.depth_stride == 1) return strip;
+    float* copied = to.floats(keys.size() * x.columns);
+    gemm_.copy(strip, keys.size(), x.columns, copied, x.columns);
+    return rows_in(copied, x.columns);
   }
 
   const Tensor &out_, &lse_;
@@ -524,4 +390,3 @@ void attention_backward(ThreadPool& pool, std::span<const Tensor> inputs, std::s
 }
 
 }  // namespace weft::cpu
-#endif

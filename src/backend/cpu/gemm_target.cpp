@@ -16,78 +16,16 @@
 #include <cstring>
 #include <type_traits>
 
-#include "array/half.h"
+#include "backend/cpu/floats.h"
 #include "backend/cpu/gemm_target.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Floats = hn::ScalableTag<float>;
-using Vector = hn::Vec<Floats>;
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
-
 // 12 x 2 vectors of c, 2 of b and a broadcast fit 32 registers; 6 x 2 fit 16.
 constexpr int64_t kTileVectors = 2, kTileColumns = kTileVectors * kLanes;
 constexpr int64_t kTileRows = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64 ? 12 : 6;
-
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const float* from) {
-  return hn::LoadU(d, from);
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const hwy::bfloat16_t* from) {
-  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), from));
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const hwy::float16_t* from) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
-  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), from));
-#else  // Highway 1.0.3 emulates without infinities and NaN
-  const hn::RebindToUnsigned<D> words;
-  const auto bits =
-      hn::PromoteTo(words, hn::LoadU(hn::Rebind<uint16_t, D>(), reinterpret_cast<const uint16_t*>(from)));
-  const auto rest = hn::And(bits, hn::Set(words, 0x7fffu));
-  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(words, 0x8000u)));
-  // The multiplication moves the exponent and makes subnormals normal; exact.
-  const auto finite = hn::Mul(hn::BitCast(d, hn::ShiftLeft<13>(rest)), hn::Set(d, 0x1p112f));
-  const auto special =
-      hn::Gt(hn::BitCast(hn::RebindToSigned<D>(), rest), hn::Set(hn::RebindToSigned<D>(), 0x7bff));
-  const auto exponent = hn::IfThenElseZero(hn::RebindMask(words, special), hn::Set(words, 0x7f800000u));
-  return hn::BitCast(d, hn::Or(hn::Or(hn::BitCast(words, finite), exponent), sign));
-#endif
-}
-
-HWY_INLINE float load_one(const float* from) {
-  return *from;
-}
-HWY_INLINE float load_one(const hwy::bfloat16_t* from) {
-  uint16_t bits;
-  std::memcpy(&bits, from, sizeof bits);
-  return bfloat_to_float(bits);
-}
-HWY_INLINE float load_one(const hwy::float16_t* from) {
-  uint16_t bits;
-  std::memcpy(&bits, from, sizeof bits);
-  return half_to_float(bits);
-}
-
-/// body(typed pointer) for the three float types.
-template <typename Body>
-HWY_INLINE void with_type(const Strip& strip, const Body& body) {
-  switch (strip.dtype) {
-    case DType::f16:
-      return body(reinterpret_cast<const hwy::float16_t*>(strip.data));
-    case DType::bf16:
-      return body(reinterpret_cast<const hwy::bfloat16_t*>(strip.data));
-    default:
-      return body(reinterpret_cast<const float*>(strip.data));
-  }
-}
 
 // ---- packing
 
@@ -282,16 +220,6 @@ HWY_INLINE void dot_tile(int64_t depth, const float* a, int64_t a_stride, const 
     }
 }
 
-/// Asks for 4 rows some rows ahead, where they are short and lie apart, as those of a head in a cache: the
-/// processor's own reading ahead stops at their ends.
-template <typename T>
-HWY_INLINE void fetch_rows(const T* rows, int64_t stride, int64_t length) {
-  constexpr int64_t kAhead = 48, kShort = 512, kLine = 64 / static_cast<int64_t>(sizeof(T));
-  if (length > kShort || stride <= length) return;
-  for (int64_t row = kAhead; row < kAhead + 4; ++row)
-    for (int64_t p = 0; p < length; p += kLine) hwy::Prefetch(rows + row * stride + p);
-}
-
 void dots(int64_t depth, const GemmLeft& a, const Strip& strip, const GemmTile& c) {
   with_type(strip, [&](const auto* b) {
     // The columns of b come from the cache after the first rows.
@@ -302,7 +230,6 @@ void dots(int64_t depth, const GemmLeft& a, const Strip& strip, const GemmTile& 
     };
     int64_t j = 0;
     for (; j + kDotColumns <= c.columns; j += kDotColumns) {
-      fetch_rows(b + j * strip.lane_stride, strip.lane_stride, depth);
       int64_t i = 0;
       rows_of.template operator()<kDotRows, kDotColumns>(i, j);
       if constexpr (kDotRows > 3) rows_of.template operator()<3, kDotColumns>(i, j);
@@ -353,10 +280,7 @@ void axpys(int64_t depth, const GemmLeft& a, const Strip& strip, float* sums, co
       const int64_t width = std::min(kAxpyColumns, c.columns - j);
       for (int64_t i = 0; i < c.rows; ++i) std::fill_n(sums + i * kAxpyStride, width, 0.0f);
       int64_t p = 0;
-      for (; p + 4 <= depth; p += 4) {
-        fetch_rows(b + j + p * strip.depth_stride, strip.depth_stride, width);
-        all_rows.template operator()<4>(width, p, b + j);
-      }
+      for (; p + 4 <= depth; p += 4) all_rows.template operator()<4>(width, p, b + j);
       for (; p < depth; ++p) all_rows.template operator()<1>(width, p, b + j);
       for (int64_t i = 0; i < c.rows; ++i)
         for (int64_t q = 0; q < width; ++q)
