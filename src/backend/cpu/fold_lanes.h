@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "backend/cpu/choose.h"
 #include "backend/cpu/wide.h"
 #include "backend/elementwise.h"
 
@@ -49,7 +50,7 @@ class FoldLanes {
   }
 
  private:
-  static constexpr int64_t kLanes = 32;  // in two or four vectors, which GCC 12 keeps in registers
+  static constexpr int64_t kLanes = kChooseLanes;
 
   template <Fold kFold>
   struct Add {
@@ -79,19 +80,11 @@ class FoldLanes {
         for (int64_t l = 0; l < kLanes; ++l) lanes[l] += static_cast<double>(sums[l]);
       }
     }
-    /// NaNs are looked out for beside the choice: one comparison for each, where join() waits for two.
     static void choose(const float* x, int64_t n, double* lanes) {
-      float chosen[kLanes], nans[kLanes];
-      for (int64_t l = 0; l < kLanes; ++l) chosen[l] = nans[l] = static_cast<float>(lanes[l]);
-      int64_t i = 0;
-      for (; i + kLanes <= n; i += kLanes)
-        for (int64_t l = 0; l < kLanes; ++l) {
-          const float value = x[i + l];
-          chosen[l] = (kFold == Fold::max ? value > chosen[l] : value < chosen[l]) ? value : chosen[l];
-          nans[l] = value != value ? value : nans[l];
-        }
-      for (int64_t l = 0; i < n; ++i, ++l) chosen[l] = join(kFold, chosen[l], x[i]);
-      for (int64_t l = 0; l < kLanes; ++l) lanes[l] = join(kFold, chosen[l], nans[l]);
+      float chosen[kLanes];
+      for (int64_t l = 0; l < kLanes; ++l) chosen[l] = static_cast<float>(lanes[l]);
+      choose_lanes<kFold == Fold::max>(x, n, chosen);
+      for (int64_t l = 0; l < kLanes; ++l) lanes[l] = static_cast<double>(chosen[l]);
     }
   };
 
