@@ -191,16 +191,17 @@ struct Place {
   /// The first place of a value that is there, or of a NaN. 64 at a time: one by one takes as long as the rest.
   static int64_t find(const T* x, int64_t count, T value) {
     constexpr int64_t kBlock = 64;
-    const bool is_nan = value != value;
-    const auto is_it = [&](T v) { return static_cast<int32_t>((v == value) | ((v != v) & is_nan)); };
-    int64_t i = 0;
-    for (; i + kBlock <= count; i += kBlock) {
-      int32_t found = 0;
-      for (int64_t l = 0; l < kBlock; ++l) found += is_it(x[i + l]);
-      if (found > 0) break;
-    }
-    while (!is_it(x[i])) ++i;
-    return i;
+    const auto search = [&](auto is_it) {
+      int64_t i = 0;
+      for (; i + kBlock <= count; i += kBlock) {
+        int32_t found = 0;
+        for (int64_t l = 0; l < kBlock; ++l) found |= is_it(x[i + l]) ? 1 : 0;
+        if (found != 0) break;
+      }
+      while (!is_it(x[i])) ++i;
+      return i;
+    };
+    return value == value ? search([&](T v) { return v == value; }) : search([](T v) { return v != v; });
   }
 
   struct Columns {
