@@ -66,8 +66,7 @@ ElementwiseProgram norm(DType dtype, int64_t length) {
   Writer w;
   w.program.loads = {dtype, dtype};
   const int x = w.convert(0, DType::f32), weight = w.convert(1, DType::f32);
-  const int share = w.constant(1.0 / static_cast<double>(length)), eps = w.constant(0.1),
-            one = w.constant(1);
+  const int share = w.constant(1.0 / static_cast<double>(length)), eps = w.constant(0.1), one = w.constant(1);
   const int product = w.fold(Fold::prod, w.op("add", {w.op("mul", {x, share}), one}));
   const int d = w.op("sub", {x, w.op("mul", {w.fold(Fold::sum, x), share})});
   const int variance = w.op("mul", {w.fold(Fold::sum, w.op("mul", {d, d})), share});
@@ -86,8 +85,7 @@ std::array<Doubles, 3> norm_of(const Doubles& x, const Doubles& weight) {
   }
   for (double v : x) variance += (v - mean) * (v - mean) / count, smallest = std::min(smallest, v - mean);
   Doubles y;
-  for (size_t i = 0; i < x.size(); ++i)
-    y.push_back((x[i] - mean) / std::sqrt(variance + 0.1) * weight[i]);
+  for (size_t i = 0; i < x.size(); ++i) y.push_back((x[i] - mean) / std::sqrt(variance + 0.1) * weight[i]);
   return {y, {smallest}, {product}};
 }
 
@@ -191,13 +189,11 @@ TEST_SUITE("base: rows") {
           Rows x(dtype, rows, length, step), weight(dtype, 1, length);
           weight.rows = rows;
           const auto run = [&](ThreadPool& pool) {
-            std::vector<Result> all =
-                check_program(pool, softmax(dtype), {x.tensor()}, {false, false, true},
-                              [&](int64_t row) { return softmax_of(x.row(row)); });
-            for (Result& result :
-                 check_program(pool, norm(dtype, length), {x.tensor(), weight.tensor(true)},
-                               {false, true, true},
-                               [&](int64_t row) { return norm_of(x.row(row), weight.row(0)); }))
+            std::vector<Result> all = check_program(pool, softmax(dtype), {x.tensor()}, {false, false, true},
+                                                    [&](int64_t row) { return softmax_of(x.row(row)); });
+            for (Result& result : check_program(
+                     pool, norm(dtype, length), {x.tensor(), weight.tensor(true)}, {false, true, true},
+                     [&](int64_t row) { return norm_of(x.row(row), weight.row(0)); }))
               all.push_back(std::move(result));
             return all;
           };
@@ -208,10 +204,8 @@ TEST_SUITE("base: rows") {
 
   TEST_CASE("results larger than the caches") {
     ThreadPool pool(3);
-    for (const auto& [dtype, size] : {std::pair{DType::f32, int64_t{4096}},
-                                      {DType::f32, 4097},
-                                      {DType::f16, 4096},
-                                      {DType::f16, 4097}}) {
+    for (const auto& [dtype, size] :
+         {std::pair{DType::f32, int64_t{4096}}, {DType::f32, 4097}, {DType::f16, 4096}, {DType::f16, 4097}}) {
       const int64_t length = size, rows = dtype == DType::f32 ? 2113 : 4226;
       CAPTURE(name_of(dtype));
       CAPTURE(length);

@@ -6,8 +6,8 @@ namespace weft::cpu {
 
 inline constexpr int64_t kChooseLanes = 32;  // two or four vectors of floats: fewer are unrolled, not vectors
 
-/// chosen[l] = the largest (smallest) of itself and of every 32nd element from l on, or a NaN among them. NaNs
-/// are looked out for beside the choice: 0.036 ns an element, 0.052 where one condition has both.
+/// chosen[l] = the largest (smallest) of itself and of every 32nd element from l on, or a NaN among them.
+/// NaNs are looked out for beside the choice: 0.036 ns an element, 0.052 where one condition has both.
 template <bool kLargest, typename T>
 void choose_lanes(const T* x, int64_t n, T* chosen) {
   T best[kChooseLanes], nans[kChooseLanes];

@@ -36,8 +36,8 @@ T join(Fold fold, T a, T b) {
   }
 }
 
-/// What the elements of a row fold to, part by part. Lanes lie side by side and stay apart until the row ends:
-/// joining them costs as much as 500 elements.
+/// What the elements of a row fold to, part by part. Lanes lie side by side and stay apart until the row
+/// ends: joined after every 512 elements, a sum takes 1.4 times as long.
 class FoldLanes {
  public:
   explicit FoldLanes(Fold fold) : fold_(fold) { clear(); }

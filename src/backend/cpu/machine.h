@@ -76,7 +76,7 @@ class Machine {
     bool is_read = false;             // by another instruction
     bool is_renaming = false;
     bool is_constant = false;
-    const Tensor* output = nullptr;   // that is computed into directly
+    const Tensor* output = nullptr;  // that is computed into directly
   };
   struct Store {
     size_t reg;

@@ -1,9 +1,10 @@
-// Programs that fold rows. Each fold is a pass over the row, part by part: the ops of a pass go through a part
-// while it is in L1. What a later pass reads again is kept for the whole row, or computed again where the row
-// is too long for that.
+// Programs that fold rows. Each fold is a pass over the row, part by part: the ops of a pass go through a
+// part while it is in L1. What a later pass reads again is kept for the whole row, or computed again where
+// the row is too long for that.
 //   rows:    a worker takes whole rows, and fetches the next one while it computes
-//   pieces:  long rows are cut, and what their pieces fold to is joined   (one pass, nothing per element kept)
-//   columns: rows that lie side by side go together, one element of each at a time                 (the same)
+//   pieces:  long rows are cut, and what their pieces fold to is joined
+//   columns: rows that lie side by side go together, one element of each at a time
+// The last two are for programs of one pass that store nothing per element.
 #include <hwy/cache_control.h>
 
 #include <algorithm>
@@ -25,8 +26,9 @@ constexpr int64_t kGrainElements = 1 << 14;
 constexpr int64_t kLine = 64;  // bytes of the cache
 
 /// Brings what the next row reads into L2, a few lines before each op on this one. Else memory rests while
-/// ops compute, and the first op of a row waits for it: half of the time of an rms_norm. All lines at once
-/// would be a burst, which is slower than nothing.
+/// ops compute, and the first op of a row waits for it: an rms_norm of 4096 x 4096 takes 4.6 ms instead
+/// of 3.2 to 3.8. A few lines, because bursts are slower than nothing where columns are read ahead
+/// (reduce.cpp).
 class ReadAhead {
  public:
   void clear() { runs_.clear(); }
@@ -397,7 +399,7 @@ class RowProgram {
   std::vector<int> depth_;                // of each register: folds before it, one after the other
   std::vector<size_t> folds_;             // registers
   std::vector<std::vector<Step>> steps_;  // of each pass, and of the stores
-  std::vector<size_t> ahead_;  // inputs whose next row is fetched
+  std::vector<size_t> ahead_;             // inputs whose next row is fetched
   int64_t ahead_share_ = 0;
   int passes_ = 0;
   bool stores_elements_ = false;
