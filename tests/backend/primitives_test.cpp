@@ -284,6 +284,17 @@ TEST_SUITE("base: primitives") {
     CHECK(call(cpu::argmax, {&low}, {{DType::i32, {}}}, {{"dim", int64_t{-1}}})[0].at({}) == 0);
   }
 
+  TEST_CASE("argmax: one place among 2100") {
+    for (const Number value : {Number{5}, kInf, kNan})
+      for (int64_t place = 0; place < 2100; place += 13) {
+        Sample x = make(DType::f32, {2100});
+        for (int64_t i = 0; i < 2100; ++i)
+          write(DType::f32, x.storage.data(), i, i < place ? -kInf : Number{1} / (i + 1));
+        write(DType::f32, x.storage.data(), place, value);
+        CHECK(call(cpu::argmax, {&x}, {{DType::i32, {}}}, {{"dim", int64_t{0}}})[0].at({}) == place);
+      }
+  }
+
   TEST_CASE("extremes of nothing are errors") {
     const Sample x = make(DType::f32, {3, 0});
     const Attrs dims{{"dims", std::vector<int64_t>{1}}}, dim{{"dim", int64_t{1}}};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "array/half.h"
@@ -12,6 +13,8 @@
 
 namespace weft::cpu {
 namespace {
+
+constexpr int64_t kLine = 64;  // bytes of the cache
 
 // ---- Between memory and registers.
 // -----------------------------------------------------------------------------
@@ -214,12 +217,11 @@ void* place(const Tensor& x, int64_t at) {
   return x.data + at * static_cast<int64_t>(size_of(x.dtype));
 }
 
-/// In memory as in a register.
+}  // namespace
+
 bool is_plain(DType dtype) {
   return dtype == DType::f32 || dtype == DType::i32 || dtype == DType::u32 || dtype == DType::i64;
 }
-
-}  // namespace
 
 bool is_streamed(const Tensor& result) {
   return is_streamed(static_cast<uint64_t>(element_count(result.layout.shape)) * size_of(result.dtype));
@@ -231,18 +233,40 @@ LaneFunction streamed_form(const ScalarOp& op, DType dtype) {
   return dtype == DType::f32 ? op.cpu_streamed[0] : nullptr;
 }
 
-Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<const Tensor> outputs)
+bool is_renaming(const ElementwiseProgram& program, size_t reg) {
+  const size_t loads = program.loads.size();
+  const ElementwiseProgram::Instruction& i = program.instructions[reg - loads];
+  if (i.fold != Fold::none || i.arity() != 1 || lane_of(i.dtype) != Lane::f32) return false;
+  const DType from = program.dtype_of(i.inputs[0]);
+  if (lane_of(from) != Lane::f32 || i.op->cpu[static_cast<size_t>(Lane::f32)]) return false;
+  const auto reads = [&](const ElementwiseProgram::Instruction& other) {
+    return std::ranges::find(other.inputs.begin(), other.inputs.begin() + other.arity(),
+                             static_cast<int>(reg)) != other.inputs.begin() + other.arity();
+  };
+  return i.dtype == DType::f32 || std::ranges::none_of(program.instructions, reads);
+}
+
+Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<const Tensor> outputs,
+                 const RowRegisters& rows)
     : program_(program),
       loads_(program.loads.size()),
       registers_(loads_ + program.instructions.size()),
       calls_(program.instructions.size()) {
-  size_t width = 4;  // bytes of an element
-  for (size_t reg = 0; reg < registers_.size(); ++reg)
-    if (program.dtype_of(static_cast<int>(reg)) == DType::i64) width = 8;
-  // One line to spare: registers 2 KiB apart would compete for the same lines of L1.
-  lines_ = (static_cast<size_t>(tile) * width + sizeof(Line) - 1) / sizeof(Line) + 1;
-  memory_ =
-      std::make_unique_for_overwrite<Line[]>((registers_.size() + 1) * lines_);  // the last one: scratch
+  const auto is_one_of = [](const std::vector<bool>& flags, size_t reg) {
+    return reg < flags.size() && flags[reg];
+  };
+  const auto width = [&](size_t reg) -> int64_t {
+    return reg < registers_.size() && program.dtype_of(static_cast<int>(reg)) != DType::i64 ? 4 : 8;
+  };
+  const auto lines = [&](size_t reg) {  // one to spare: registers 2 KiB apart would compete for lines of L1
+    return ((is_one_of(rows.is_kept, reg) ? rows.length : tile) * width(reg) + kLine - 1) / kLine + 1;
+  };
+  int64_t all = 0;
+  for (size_t reg = 0; reg <= registers_.size(); ++reg) all += lines(reg);
+  memory_ = std::make_unique_for_overwrite<Line[]>(static_cast<size_t>(all));
+  Line* next = memory_.get();
+  for (size_t reg = 0; reg <= registers_.size(); next += lines(reg), ++reg)
+    owned_.push_back({next->bytes, width(reg)});
   for (size_t reg = 0; reg < registers_.size(); ++reg) registers_[reg] = own(reg);
   for (size_t i = 0; i < calls_.size(); ++i) {
     const ElementwiseProgram::Instruction& instruction = program.instructions[i];
@@ -254,18 +278,23 @@ Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<cons
     }
     if (instruction.fold == Fold::none)
       calls_[i].function = instruction.op->cpu[static_cast<size_t>(lane_of(calls_[i].from))];
-    if (instruction.arity() > 0) continue;
+    calls_[i].is_renaming = is_renaming(program, loads_ + i);
+    calls_[i].is_constant = instruction.arity() == 0;
+    if (!calls_[i].is_constant) continue;
     fill_constant(instruction.dtype, instruction.attrs[0], own(loads_ + i), tile);  // the same in every tile
     narrow(instruction.dtype, own(loads_ + i), tile);
   }
   for (size_t k = 0; k < outputs.size(); ++k) {
     const Tensor& to = outputs[k];
+    if (program.row_dims > 0 && program.is_per_row(to.layout)) continue;
     const auto reg = static_cast<size_t>(program.stores[k]);
     const bool streamed = is_streamed(to);
-    const bool computed = reg >= loads_ && program.instructions[reg - loads_].arity() > 0;
+    // Elements that finish() computes, not those that are there when it is called.
+    const bool computed = reg >= loads_ && !calls_[reg - loads_].is_constant &&
+                          !is_one_of(rows.is_kept, reg) && !is_one_of(rows.is_per_row, reg);
     Call* const call = computed ? &calls_[reg - loads_] : nullptr;
     if (streamed && call && !call->is_read && call->from == DType::f32 && to.dtype == DType::f32)
-      call->streamed = program.instructions[reg - loads_].op->cpu_streamed[0];
+      call->streamed = streamed_form(*program.instructions[reg - loads_].op, to.dtype);
     if (call && !call->output && is_plain(to.dtype) && (!streamed || call->streamed))
       call->output = &to;
     else
@@ -294,26 +323,31 @@ void Machine::load_rows(size_t reg, const Tensor& from, int64_t offset, int64_t 
 
 void Machine::load_part(size_t reg, const Tensor& from, int64_t offset, int64_t stride, int64_t at,
                         int64_t n) {
-  const size_t bytes = from.dtype == DType::i64 ? 8 : 4;
   registers_[reg] = own(reg);
-  void* to = static_cast<std::byte*>(own(reg)) + static_cast<size_t>(at) * bytes;
-  wide<cpu::load>(from.dtype, static_cast<const std::byte*>(from.data), Places{offset, stride, n}, to);
+  wide<cpu::load>(from.dtype, static_cast<const std::byte*>(from.data), Places{offset, stride, n},
+                  own(reg, at));
 }
 
 void Machine::run(int64_t at, int64_t n) {
-  for (size_t reg = loads_; reg < registers_.size(); ++reg) {
-    const Call& call = calls_[reg - loads_];
-    if (program_.instructions[reg - loads_].arity() == 0) continue;
-    void* const result = call.output ? place(*call.output, at) : own(reg);
-    if (call.streamed && n % kStrip == 0 && reinterpret_cast<uintptr_t>(result) % sizeof(Line) == 0) {
-      compute_into(reg, call.streamed, result, n);
-    } else if (call.streamed) {
-      compute(reg, n);
-      stream(own(reg), result, static_cast<size_t>(n) * sizeof(float));
-    } else {
-      compute_into(reg, call.function, result, n);
-    }
+  for (size_t reg = loads_; reg < registers_.size(); ++reg) finish(reg, at, n);
+  store_rest(at, n);
+}
+
+void Machine::finish(size_t reg, int64_t at, int64_t n) {
+  const Call& call = calls_[reg - loads_];
+  if (!call.output) return compute(reg, n);
+  void* const result = place(*call.output, at);
+  if (call.streamed && n % kStrip == 0 && reinterpret_cast<uintptr_t>(result) % kLine == 0) {
+    compute_into(reg, call.streamed, result, n);
+  } else if (call.streamed) {
+    compute(reg, n);
+    stream(registers_[reg], result, static_cast<size_t>(n) * sizeof(float));
+  } else {
+    compute_into(reg, call.function, result, n);
   }
+}
+
+void Machine::store_rest(int64_t at, int64_t n) const {
   for (const Store& s : stores_)
     if (s.is_streamed)
       stream_register(s.reg, *s.to, at, n);
@@ -335,9 +369,17 @@ void Machine::stream_register(size_t reg, const Tensor& to, int64_t at, int64_t 
   stream(from, place(to, at), static_cast<size_t>(n) * size_of(to.dtype));
 }
 
-void Machine::compute(size_t reg, int64_t n) {
-  if (program_.instructions[reg - loads_].arity() > 0)
-    compute_into(reg, calls_[reg - loads_].function, own(reg), n);
+void Machine::compute(size_t reg, int64_t n, int64_t at) {
+  const Call& call = calls_[reg - loads_];
+  if (call.is_constant) return;  // there already
+  if (call.is_renaming)
+    registers_[reg] = registers_[call.inputs[0]];
+  else
+    compute_into(reg, call.function, own(reg, at), n);
+}
+
+void Machine::recall(size_t reg, int64_t at) {
+  registers_[reg] = own(reg, at);
 }
 
 void Machine::compute_into(size_t reg, LaneFunction function, void* result, int64_t n) {
@@ -353,27 +395,22 @@ void Machine::compute_into(size_t reg, LaneFunction function, void* result, int6
   registers_[reg] = result;
 }
 
-void Machine::set(size_t reg, float value, int64_t n) {
-  auto* values = static_cast<float*>(own(reg));
-  *values = value;
-  narrow(program_.dtype_of(static_cast<int>(reg)), values, 1);
-  spread(reg, n);
-}
-
 void Machine::set(size_t reg, const double* values, int64_t n) {
   std::copy_n(values, n, static_cast<float*>(own(reg)));
   narrow(program_.dtype_of(static_cast<int>(reg)), own(reg), n);
 }
 
 void Machine::spread(size_t reg, int64_t n) {
-  if (program_.dtype_of(static_cast<int>(reg)) == DType::i64)
+  const int64_t bytes = owned_[reg].bytes;
+  std::memmove(own(reg), registers_[reg], static_cast<size_t>(bytes));
+  registers_[reg] = own(reg);
+  if (bytes == 8)
     wide<spread_first<int64_t>>(static_cast<int64_t*>(own(reg)), n);
   else
     wide<spread_first<uint32_t>>(static_cast<uint32_t*>(own(reg)), n);
 }
 
-void Machine::store(size_t reg, const Tensor& to, int64_t at, int64_t n, bool streamed) const {
-  if (streamed) return stream_register(reg, to, at, n);
+void Machine::store(size_t reg, const Tensor& to, int64_t at, int64_t n) const {
   wide<cpu::store>(to.dtype, static_cast<const void*>(registers_[reg]), to.data, at, n);
 }
 

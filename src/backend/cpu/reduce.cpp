@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/cpu/choose.h"
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/primitives.h"
 #include "backend/cpu/wide.h"
@@ -56,11 +57,11 @@ struct Extreme {
   static constexpr Real kHuge = Limits::has_infinity ? Limits::infinity() : Limits::max();
   static constexpr Real kTiny = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
   static constexpr Acc kStart = kLargest ? kTiny : kHuge;
-  static constexpr bool kChooses = true;
   static T step(T a, T v) {
     const bool take = kLargest ? v > a : v < a;
     return (take | (v != v)) ? v : a;  // once NaN, nothing compares greater
   }
+  static void fold(const T* x, int64_t count, T* lanes) { choose_lanes<kLargest>(x, count, lanes); }
   static T result(Acc a) { return a; }
 };
 
@@ -89,19 +90,22 @@ struct Fold {
   static Acc join(Acc a, Acc b) { return Rule::step(a, b); }
   static auto result(Acc a) { return Rule::result(a); }
 
-  static constexpr bool kChooses = requires { Rule::kChooses; };
+  static constexpr bool kChooses = requires { &Rule::fold; };
   static constexpr int64_t kRun = kChooses ? 1024 : 256;  // elements of a tile: sums lose digits in long ones
 
   static Acc add(Acc acc, const T* x, int64_t count, int64_t /*at*/) { return join(acc, tile(x, count)); }
   static Acc tile(const T* x, int64_t count) {
-    // 16 stay in registers; GCC 12 does that for arithmetic, while a choice needs a loop it will not unroll.
-    constexpr int64_t kLanes = kChooses ? 64 : 16;
+    constexpr int64_t kLanes = kChooses ? kChooseLanes : 16;  // GCC 12 keeps 16 sums in registers
     Lane lanes[kLanes];
     std::fill_n(lanes, kLanes, static_cast<Lane>(Rule::kStart));
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes)
-      for (int64_t l = 0; l < kLanes; ++l) lanes[l] = Rule::step(lanes[l], x[i + l]);
-    for (int64_t l = 0; i + l < count; ++l) lanes[l] = Rule::step(lanes[l], x[i + l]);
+    if constexpr (kChooses) {
+      Rule::fold(x, count, lanes);
+    } else {
+      int64_t i = 0;
+      for (; i + kLanes <= count; i += kLanes)
+        for (int64_t l = 0; l < kLanes; ++l) lanes[l] = Rule::step(lanes[l], x[i + l]);
+      for (int64_t l = 0; i + l < count; ++l) lanes[l] = Rule::step(lanes[l], x[i + l]);
+    }
     for (int64_t half = kLanes / 2; half > 0; half /= 2)
       for (int64_t l = 0; l < half; ++l) lanes[l] = Rule::step(lanes[l], lanes[l + half]);
     return static_cast<Acc>(lanes[0]);
@@ -182,9 +186,23 @@ struct Place {
   static Acc add(Acc acc, const T* x, int64_t count, int64_t at) {
     const T best = Fold<Extreme<T, kLargest>>::tile(x, count);
     if (acc.index >= 0 && !better(best, acc.value)) return acc;
-    int64_t i = 0;
-    while (x[i] != best && (best == best || x[i] == x[i])) ++i;
-    return {best, at + i};
+    return {best, at + find(x, count, best)};
+  }
+  /// The first place of a value that is there, or of a NaN. 64 at a time: one by one, argmax of 4096 x 4096
+  /// takes 3.2 ms instead of 2.2.
+  static int64_t find(const T* x, int64_t count, T value) {
+    constexpr int64_t kBlock = 64;
+    const auto search = [&](auto is_it) {
+      int64_t i = 0;
+      for (; i + kBlock <= count; i += kBlock) {
+        int32_t found = 0;
+        for (int64_t l = 0; l < kBlock; ++l) found |= is_it(x[i + l]) ? 1 : 0;
+        if (found != 0) break;
+      }
+      while (!is_it(x[i])) ++i;
+      return i;
+    };
+    return value == value ? search([&](T v) { return v == value; }) : search([](T v) { return v != v; });
   }
 
   struct Columns {
