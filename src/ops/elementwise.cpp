@@ -283,7 +283,7 @@ template <typename Derivative>
 Gradient times(Derivative derivative) {
   return [derivative](const GradCall& c) -> std::vector<Array> {
     const Array &x = c.inputs[0], &g = c.output_grads[0];
-    if (x.dtype() != DType::f16 && x.dtype() != DType::bf16) return {g * derivative(x, c.outputs[0])};
+    if (!is_half(x.dtype())) return {g * derivative(x, c.outputs[0])};
     const Array wide = as(x, DType::f32);
     return {as(as(g, DType::f32) * derivative(wide, call(c.op.name, {wide}, c.attrs)), x.dtype())};
   };
@@ -386,13 +386,14 @@ std::vector<Op> number_unary_ops() {
   };
 }
 
-/// Gradient of a binary op from the two partial derivatives, each a function of (a, b, y).
+/// Gradient of a binary op from the two partial derivatives, each a function of (a, b, y). Halves are
+/// differentiated in f32.
 template <typename Da, typename Db>
 Gradient partials(Da da, Db db) {
   return [da, db](const GradCall& c) -> std::vector<Array> {
-    const Array &a = c.inputs[0], &b = c.inputs[1], &g = c.output_grads[0];
-    return {unbroadcast(g * da(a, b, c.outputs[0]), a.shape()),
-            unbroadcast(g * db(a, b, c.outputs[0]), b.shape())};
+    const Array a = widened(c.inputs[0]), b = widened(c.inputs[1]), g = widened(c.output_grads[0]);
+    const Array y = is_half(c.inputs[0].dtype()) ? call(c.op.name, {a, b}) : c.outputs[0];
+    return {unbroadcast(g * da(a, b, y), a.shape()), unbroadcast(g * db(a, b, y), b.shape())};
   };
 }
 

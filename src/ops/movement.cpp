@@ -17,6 +17,7 @@ Op view(std::string name, std::vector<AttrSpec> attrs, Infer infer, ViewLayout l
           .attrs = std::move(attrs),
           .infer = std::move(infer),
           .gradient = std::move(gradient),
+          .only_moves = true,
           .layout = std::move(layout)};
 }
 
@@ -28,7 +29,8 @@ Op primitive(std::string name, int min_inputs, int max_inputs, std::vector<AttrS
           .max_inputs = max_inputs,
           .attrs = std::move(attrs),
           .infer = std::move(infer),
-          .gradient = std::move(gradient)};
+          .gradient = std::move(gradient),
+          .only_moves = true};
 }
 
 Shape reshape_target(const OpCall& c) {
@@ -196,7 +198,7 @@ std::vector<Op> view_rows() {
             const Shape& shape = c.inputs[0].shape();
             const int64_t d = normalize_dim("unfold", c.attrs.integer("dim"), shape.size()),
                           step = c.attrs.integer("step");
-            const Array& g = c.output_grads[0];
+            const Array g = widened(c.output_grads[0]);
             Array total = zeros_like(c.inputs[0]);
             for (int64_t w = 0; w < c.attrs.integer("size"); ++w) {
               const Array one = squeeze(slice_dim(g, -1, w, w + 1), -1);
