@@ -364,6 +364,13 @@ std::vector<Op> float_unary_ops() {
   };
 }
 
+/// It passes where min <= x <= max; with min > max that is nowhere, though x may be the one value there is.
+std::vector<Array> clamp_gradient(const GradCall& c) {
+  if (c.attrs.number("min") > c.attrs.number("max")) return kZero(c);
+  const Array x = widened(c.inputs[0]), &g = c.output_grads[0];  // a half's result is a rounded bound
+  return {where(eq(x, call("clamp", {x}, c.attrs)), g, zeros_like(g))};
+}
+
 std::vector<Op> number_unary_ops() {
   using A = const Array&;
   return {
@@ -373,9 +380,7 @@ std::vector<Op> number_unary_ops() {
             times([](A x, A) { return call("sign", {x}); })),
       unary("sign", number1<kSign>(), {"sign({0})", "sign({0})", "min({0}, 1u)"}, kZero),
       unary("square", number1<kSquare>(), number_text("({0} * {0})"), times([](A x, A) { return x * 2.0; })),
-      unary("clamp", number1<kClamp>(), {"weft_clamp({0}, {a}, {b})"}, times([](A x, A y) {
-              return call("to_dtype", {call("eq", {x, y})}, {{"dtype", std::string(name_of(x.dtype()))}});
-            }),
+      unary("clamp", number1<kClamp>(), {"weft_clamp({0}, {a}, {b})"}, clamp_gradient,
             {{"min", -std::numeric_limits<double>::infinity()},
              {"max", std::numeric_limits<double>::infinity()}}),
       test(unary("logical_not", test1<[](auto x) { return x == 0; }>(),

@@ -1,0 +1,21 @@
+#include "ops/values.h"
+
+using namespace weft;
+using test::Floats;
+using test::kInf;
+
+TEST_SUITE("base: ops elementwise") {
+  TEST_CASE("clamp: the gradient passes where min <= x <= max, with min > max nowhere") {
+    const auto gradient = [](const Array& x, const Attrs& attrs) {
+      const Array ones =
+          as(Array::from_vector(Floats(static_cast<size_t>(x.size()), 1), x.shape()), x.dtype());
+      return as(vjp({call("clamp", {x}, attrs)}, {ones}, {x})[0], DType::f32).to_vector();
+    };
+    const Array x = Array::from_vector({-2, -1, 0, 1, 2}, {5});
+    CHECK((gradient(x, {{"min", -1.0}, {"max", 1.0}}) == Floats{0, 1, 1, 1, 0}));
+    CHECK((gradient(x, {{"min", 1.0}, {"max", -1.0}}) == Floats{0, 0, 0, 0, 0}));
+    // The f16 next to 0.3 is above it.
+    const Array half = as(Array::from_vector({0.3f, 0.29f}, {2}), DType::f16);
+    CHECK((gradient(half, {{"max", 0.3}}) == Floats{0, 1}));
+  }
+}
