@@ -88,6 +88,7 @@ std::vector<Op> composed_elementwise_ops() {
                if (e == 1) return x;
                if (e == 2) return call("square", {x});
                if (e == 0.5) return call("sqrt", {x});
+               if (e == -0.5) return call("rsqrt", {x});
                if (e == -1) return call("reciprocal", {x});
                return call("pow", {x, scalar_like(x, e)});
              }),

@@ -18,4 +18,16 @@ TEST_SUITE("base: ops elementwise") {
     const Array half = as(Array::from_vector({0.3f, 0.29f}, {2}), DType::f16);
     CHECK((gradient(half, {{"max", 0.3}}) == Floats{0, 1}));
   }
+
+  TEST_CASE("pow_scalar: a negative base with a fraction is NaN, -inf too") {
+    const Array x = Array::from_vector({4, 0, -4, -kInf}, {4});
+    for (const double e : {0.5, -0.5}) {
+      CAPTURE(e);
+      const Floats y = call("pow_scalar", {x}, {{"exponent", e}}).to_vector();
+      CHECK(y[0] == (e > 0 ? 2.0f : 0.5f));
+      CHECK(y[1] == (e > 0 ? 0 : kInf));
+      CHECK(std::isnan(y[2]));
+      CHECK(std::isnan(y[3]));
+    }
+  }
 }
