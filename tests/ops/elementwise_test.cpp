@@ -30,4 +30,14 @@ TEST_SUITE("base: ops elementwise") {
       CHECK(std::isnan(y[3]));
     }
   }
+
+  TEST_CASE("masked_fill: true and false are values") {
+    const Array mask = as(Array::from_vector({1, 0, 1, 0}, {4}), DType::boolean),
+                x = as(Array::from_vector({0, 0, 1, 1}, {4}), DType::boolean);
+    const auto filled = [&](bool value) {
+      return as(call("masked_fill", {x, mask}, {{"value", value}}), DType::f32).to_vector();
+    };
+    CHECK((filled(true) == Floats{1, 0, 1, 1}));
+    CHECK((filled(false) == Floats{0, 0, 0, 1}));
+  }
 }
