@@ -329,8 +329,9 @@ std::vector<Op> composed_rows() {
       composed1("squeeze", 1, 1, {{"dim", {}, true}},
                 [](const OpCall& c) {
                   Shape shape = c.inputs[0].shape();
-                  const int64_t d = normalize_dim("squeeze", c.attrs.integer("dim"), shape.size());
-                  if (shape[static_cast<size_t>(d)] == 1) shape.erase(shape.begin() + d);
+                  const int64_t d =
+                      normalize_dim("squeeze", c.attrs.integer("dim"), std::max<size_t>(shape.size(), 1));
+                  if (!shape.empty() && shape[static_cast<size_t>(d)] == 1) shape.erase(shape.begin() + d);
                   return reshape(c.inputs[0], shape);
                 }),
       composed1("unsqueeze", 1, 1, {{"dim", {}, true}},

@@ -66,7 +66,9 @@ Ints dims_of(const OpCall& call) {
     std::iota(dims.begin(), dims.end(), 0);
     return dims;
   }
-  for (int64_t d : call.attrs.list("dims")) dims.push_back(normalize_dim(call.op.name, d, rank));
+  for (int64_t d : call.attrs.list("dims"))
+    dims.push_back(normalize_dim(call.op.name, d, std::max<size_t>(rank, 1)));
+  if (rank == 0) return {};  // dim 0 of a scalar is itself
   std::ranges::sort(dims);
   if (std::ranges::adjacent_find(dims) != dims.end())
     fail(ErrorKind::invalid, "[{}] a dim is named twice", call.op.name);
