@@ -80,6 +80,9 @@ Shape expand_target(const OpCall& c) {
     if (size != from[i] && from[i] != 1)
       fail(ErrorKind::invalid, "[expand] {} to {}: only sizes of 1 expand", to_string(from), to_string(to));
   }
+  if (std::ranges::any_of(to, [](int64_t size) { return size < 0; }))
+    fail(ErrorKind::invalid, "[expand] {} to {}: -1 keeps a dim that is there, no size is below 0",
+         to_string(from), to_string(c.attrs.list("shape")));
   return to;
 }
 
