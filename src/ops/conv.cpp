@@ -508,7 +508,7 @@ Ints target_sizes(const OpCall& c, std::string_view name, size_t rank) {
     fail(ErrorKind::invalid, "[{}] takes {} spatial dims, not {}", c.op.name, rank, to_string(x.shape()));
   const Ints sizes = per_dim(c, name, rank, 0);
   for (size_t i = 0; i < rank; ++i)
-    if (sizes[i] < 1 || x.shape()[x.ndim() - rank + i] < 1)
+    if (sizes[i] < 1 || sizes[i] > std::numeric_limits<int32_t>::max() || x.shape()[x.ndim() - rank + i] < 1)
       fail(ErrorKind::invalid, "[{}] {} cannot be resized to ({})", c.op.name, to_string(x.shape()),
            fmt::join(sizes, ","));
   return sizes;
