@@ -228,6 +228,7 @@ std::vector<Case> make_cases() {
   cases.push_back({"adaptive_avg_pool2d", {{{1, 2, 5, 4}}}, {{"output_size", Ints{2, 3}}}});
   cases.push_back({"upsample_nearest1d", {{{1, 2, 4}}}, {{"size", Ints{7}}}});
   cases.push_back({"upsample_nearest2d", {{{1, 2, 3, 4}}}, {{"size", Ints{5, 3}}}});
+  cases.push_back({"upsample_nearest2d", {{{1, 2, 2, 2}}}, {{"size", Ints{9, 8}}}});
   for (bool corners : {false, true})
     cases.push_back(
         {"upsample_bilinear2d", {{{1, 2, 3, 4}}}, {{"size", Ints{5, 6}}, {"align_corners", corners}}});
