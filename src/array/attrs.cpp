@@ -35,6 +35,7 @@ int64_t Attrs::integer(std::string_view name) const {
 double Attrs::number(std::string_view name) const {
   const AttrValue& value = at(name);
   if (const int64_t* whole = std::get_if<int64_t>(&value)) return static_cast<double>(*whole);
+  if (const bool* truth = std::get_if<bool>(&value)) return static_cast<double>(*truth);
   return as<double>(value, name, "a number");
 }
 

@@ -28,7 +28,7 @@ class Attrs {
   // Each throws ErrorKind::invalid when the attribute is missing or of another type.
   bool flag(std::string_view name) const;
   int64_t integer(std::string_view name) const;
-  double number(std::string_view name) const;  ///< an integer is a number too
+  double number(std::string_view name) const;  ///< an integer is a number too, and true is 1
   const std::string& text(std::string_view name) const;
   const std::vector<int64_t>& list(std::string_view name) const;
 

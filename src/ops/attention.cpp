@@ -71,6 +71,11 @@ Array input_or_none(const OpCall& c, size_t i) {
   return i < c.inputs.size() ? c.inputs[i] : Array();
 }
 
+/// q's, unless the call says f32.
+DType dtype_of_out(const OpCall& c) {
+  return c.attrs.has("dtype") ? dtype_from_name(c.attrs.text("dtype")) : c.inputs[0].dtype();
+}
+
 /// -inf becomes 0: a row with nothing visible has no largest score, and shall be 0, not NaN.
 Array finite(const Array& x) {
   return where(eq(x, scalar_like(x, -kInfinity)), scalar_like(x, 0), x);
@@ -82,14 +87,15 @@ std::vector<Array> compose_attention(const OpCall& c) {
   const Shape rows(q.shape().begin(), q.shape().end() - 1);
   if (k.shape(-2) == 0) {
     const Array none = Array::from_vector({static_cast<float>(-kInfinity)}, {}, c.device);
-    return {expand(scalar_like(q, 0), with_tail(q.shape(), 1, {v.shape(-1)})), expand(none, rows)};
+    return {expand(as(scalar_like(q, 0), dtype_of_out(c)), with_tail(q.shape(), 1, {v.shape(-1)})),
+            expand(none, rows)};
   }
   const Array scores = masked_scores(c, q, k, input_or_none(c, 3));
   const Array top = stop_gradient(finite(max(scores, {-1}, true)));
   const Array e = exp(scores - top), total = sum(e, {-1}, true);
   const Array empty = eq(total, scalar_like(total, 0)), divisor = where(empty, scalar_like(total, 1), total);
   const Array lse = where(empty, scalar_like(total, -kInfinity), log(divisor) + top);
-  return {as(grouped_matmul(e, f32(v)) / divisor, q.dtype()), squeeze(lse, -1)};
+  return {as(grouped_matmul(e, f32(v)) / divisor, dtype_of_out(c)), squeeze(lse, -1)};
 }
 
 Array fresh(const Array& x) {
@@ -153,7 +159,7 @@ void check_attention(const OpCall& c, const Array& mask) {
 std::vector<OutputSpec> infer_attention(const OpCall& c) {
   check_attention(c, input_or_none(c, 3));
   const Array& q = c.inputs[0];
-  return {{with_tail(q.shape(), 1, {c.inputs[2].shape(-1)}), q.dtype()},
+  return {{with_tail(q.shape(), 1, {c.inputs[2].shape(-1)}), dtype_of_out(c)},
           {with_tail(q.shape(), 1, {}), DType::f32}};
 }
 
@@ -165,13 +171,20 @@ std::vector<OutputSpec> infer_attention_backward(const OpCall& c) {
 }
 
 std::vector<Array> attention_gradient(const GradCall& c) {
-  const Array &q = c.inputs[0], &k = c.inputs[1], &v = c.inputs[2], &out = c.outputs[0], &lse = c.outputs[1],
+  const Array &q = c.inputs[0], &k = c.inputs[1], &v = c.inputs[2], &lse = c.outputs[1],
               mask = input_or_none(c, 3);
+  Array out = c.outputs[0];
   const Array d_out = c.output_grads[0] ? c.output_grads[0] : zeros_like(out);
-  Array delta = sum(f32(d_out) * f32(out), {-1});
+  Attrs attrs = c.attrs;
+  if (is_half(out.dtype())) {  // delta is subtracted from its like: of a rounded out it would be far off
+    attrs.set("dtype", std::string("f32"));
+    out = apply("attention", c.inputs, attrs)[0];
+  }
+  Array delta = sum(f32(d_out) * out, {-1});
   if (c.output_grads[1]) delta = delta - c.output_grads[1];
+  attrs.set("dtype", std::monostate());
   const std::vector<Array> inputs = {q, k, v, d_out, lse, delta, mask};
-  std::vector<Array> result = apply("attention_backward", inputs, c.attrs);
+  std::vector<Array> result = apply("attention_backward", inputs, attrs);
   if (mask && is_float(mask.dtype()))
     result.push_back(attention_gradients({c.op, inputs, c.attrs, c.device}).back());
   return result;
@@ -414,7 +427,8 @@ Array rope(const OpCall& c) {
 }  // namespace
 
 std::vector<Op> attention_ops() {
-  const std::vector<AttrSpec> attrs = {{"causal", false}, {"scale", {}, true}, {"softcap"}, {"window"}};
+  const std::vector<AttrSpec> attrs = {
+      {"causal", false}, {"scale", {}, true}, {"softcap"}, {"window"}, {"dtype"}};  // dtype: of out
   return {
       // q, k, v, mask? -> out, lse
       {.name = "attention",

@@ -508,7 +508,7 @@ Ints target_sizes(const OpCall& c, std::string_view name, size_t rank) {
     fail(ErrorKind::invalid, "[{}] takes {} spatial dims, not {}", c.op.name, rank, to_string(x.shape()));
   const Ints sizes = per_dim(c, name, rank, 0);
   for (size_t i = 0; i < rank; ++i)
-    if (sizes[i] < 1 || x.shape()[x.ndim() - rank + i] < 1)
+    if (sizes[i] < 1 || sizes[i] > std::numeric_limits<int32_t>::max() || x.shape()[x.ndim() - rank + i] < 1)
       fail(ErrorKind::invalid, "[{}] {} cannot be resized to ({})", c.op.name, to_string(x.shape()),
            fmt::join(sizes, ","));
   return sizes;
@@ -524,7 +524,7 @@ Array adaptive_avg_pool2d(const OpCall& c) {
 
 Array upsample_nearest(const OpCall& c, size_t rank) {
   const Ints size = target_sizes(c, "size", rank);
-  Array x = c.inputs[0];
+  Array x = widened(c.inputs[0]);  // for the gradient, which is summed dim by dim
   for (size_t i = 0; i < rank; ++i) {
     const int64_t dim = static_cast<int64_t>(x.ndim() - rank + i), n = x.shape(dim);
     if (n == size[i]) continue;
@@ -532,7 +532,7 @@ Array upsample_nearest(const OpCall& c, size_t rank) {
     for (int64_t o = 0; o < size[i]; ++o) sources.push_back(o * n / size[i]);
     x = select(x, dim, sources, c.device);
   }
-  return x;
+  return as(x, c.inputs[0].dtype());
 }
 
 /// Linear interpolation along a dim (negative), to size o.

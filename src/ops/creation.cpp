@@ -54,9 +54,7 @@ Array make_eye(const OpCall& c) {
 
 /// Takes no memory of its size: one value with strides of 0.
 Array make_full(const OpCall& c) {
-  const AttrValue& given = c.attrs.values().find("value")->second;
-  const bool* truth = std::get_if<bool>(&given);
-  const double value = truth ? static_cast<double>(*truth) : c.attrs.number("value");
+  const double value = c.attrs.number("value");
   for (int64_t size : c.attrs.list("shape"))
     if (size < 0)
       fail(ErrorKind::invalid, "[full] shape {} has a negative size", to_string(c.attrs.list("shape")));

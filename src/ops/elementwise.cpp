@@ -283,7 +283,7 @@ template <typename Derivative>
 Gradient times(Derivative derivative) {
   return [derivative](const GradCall& c) -> std::vector<Array> {
     const Array &x = c.inputs[0], &g = c.output_grads[0];
-    if (x.dtype() != DType::f16 && x.dtype() != DType::bf16) return {g * derivative(x, c.outputs[0])};
+    if (!is_half(x.dtype())) return {g * derivative(x, c.outputs[0])};
     const Array wide = as(x, DType::f32);
     return {as(as(g, DType::f32) * derivative(wide, call(c.op.name, {wide}, c.attrs)), x.dtype())};
   };
@@ -364,6 +364,13 @@ std::vector<Op> float_unary_ops() {
   };
 }
 
+/// It passes where min <= x <= max; with min > max that is nowhere, though x may be the one value there is.
+std::vector<Array> clamp_gradient(const GradCall& c) {
+  if (c.attrs.number("min") > c.attrs.number("max")) return kZero(c);
+  const Array x = widened(c.inputs[0]), &g = c.output_grads[0];  // a half's result is a rounded bound
+  return {where(eq(x, call("clamp", {x}, c.attrs)), g, zeros_like(g))};
+}
+
 std::vector<Op> number_unary_ops() {
   using A = const Array&;
   return {
@@ -373,9 +380,7 @@ std::vector<Op> number_unary_ops() {
             times([](A x, A) { return call("sign", {x}); })),
       unary("sign", number1<kSign>(), {"sign({0})", "sign({0})", "min({0}, 1u)"}, kZero),
       unary("square", number1<kSquare>(), number_text("({0} * {0})"), times([](A x, A) { return x * 2.0; })),
-      unary("clamp", number1<kClamp>(), {"weft_clamp({0}, {a}, {b})"}, times([](A x, A y) {
-              return call("to_dtype", {call("eq", {x, y})}, {{"dtype", std::string(name_of(x.dtype()))}});
-            }),
+      unary("clamp", number1<kClamp>(), {"weft_clamp({0}, {a}, {b})"}, clamp_gradient,
             {{"min", -std::numeric_limits<double>::infinity()},
              {"max", std::numeric_limits<double>::infinity()}}),
       test(unary("logical_not", test1<[](auto x) { return x == 0; }>(),
@@ -386,13 +391,14 @@ std::vector<Op> number_unary_ops() {
   };
 }
 
-/// Gradient of a binary op from the two partial derivatives, each a function of (a, b, y).
+/// Gradient of a binary op from the two partial derivatives, each a function of (a, b, y). Halves are
+/// differentiated in f32.
 template <typename Da, typename Db>
 Gradient partials(Da da, Db db) {
   return [da, db](const GradCall& c) -> std::vector<Array> {
-    const Array &a = c.inputs[0], &b = c.inputs[1], &g = c.output_grads[0];
-    return {unbroadcast(g * da(a, b, c.outputs[0]), a.shape()),
-            unbroadcast(g * db(a, b, c.outputs[0]), b.shape())};
+    const Array a = widened(c.inputs[0]), b = widened(c.inputs[1]), g = widened(c.output_grads[0]);
+    const Array y = is_half(c.inputs[0].dtype()) ? call(c.op.name, {a, b}) : c.outputs[0];
+    return {unbroadcast(g * da(a, b, y), a.shape()), unbroadcast(g * db(a, b, y), b.shape())};
   };
 }
 

@@ -12,10 +12,6 @@ namespace {
 using Specs = std::vector<OutputSpec>;
 using Arrays = std::vector<Array>;
 
-bool is_half(DType dtype) {
-  return is_float(dtype) && dtype != DType::f32;
-}
-
 // ---- Primitives.
 // ------------------------------------------------------------------------------------------------
 
@@ -28,8 +24,10 @@ Specs infer_matmul(const OpCall& c) {
 
 Arrays matmul_gradient(const GradCall& c) {
   const Array &a = c.inputs[0], &b = c.inputs[1], g = as(c.output_grads[0], a.dtype());
-  return {call("matmul_batched", {g, transpose(b, -2, -1)}),
-          call("matmul_batched", {transpose(a, -2, -1), g})};
+  Attrs wide;  // a broadcast operand's is summed before it is rounded
+  if (is_half(a.dtype())) wide.set("dtype", std::string("f32"));
+  return {call("matmul_batched", {g, transpose(b, -2, -1)}, wide),
+          call("matmul_batched", {transpose(a, -2, -1), g}, wide)};
 }
 
 std::vector<Op> primitive_rows() {

@@ -17,6 +17,7 @@ Op view(std::string name, std::vector<AttrSpec> attrs, Infer infer, ViewLayout l
           .attrs = std::move(attrs),
           .infer = std::move(infer),
           .gradient = std::move(gradient),
+          .only_moves = true,
           .layout = std::move(layout)};
 }
 
@@ -28,7 +29,8 @@ Op primitive(std::string name, int min_inputs, int max_inputs, std::vector<AttrS
           .max_inputs = max_inputs,
           .attrs = std::move(attrs),
           .infer = std::move(infer),
-          .gradient = std::move(gradient)};
+          .gradient = std::move(gradient),
+          .only_moves = true};
 }
 
 Shape reshape_target(const OpCall& c) {
@@ -78,6 +80,9 @@ Shape expand_target(const OpCall& c) {
     if (size != from[i] && from[i] != 1)
       fail(ErrorKind::invalid, "[expand] {} to {}: only sizes of 1 expand", to_string(from), to_string(to));
   }
+  if (std::ranges::any_of(to, [](int64_t size) { return size < 0; }))
+    fail(ErrorKind::invalid, "[expand] {} to {}: -1 keeps a dim that is there, no size is below 0",
+         to_string(from), to_string(c.attrs.list("shape")));
   return to;
 }
 
@@ -196,7 +201,7 @@ std::vector<Op> view_rows() {
             const Shape& shape = c.inputs[0].shape();
             const int64_t d = normalize_dim("unfold", c.attrs.integer("dim"), shape.size()),
                           step = c.attrs.integer("step");
-            const Array& g = c.output_grads[0];
+            const Array g = widened(c.output_grads[0]);
             Array total = zeros_like(c.inputs[0]);
             for (int64_t w = 0; w < c.attrs.integer("size"); ++w) {
               const Array one = squeeze(slice_dim(g, -1, w, w + 1), -1);
@@ -327,8 +332,9 @@ std::vector<Op> composed_rows() {
       composed1("squeeze", 1, 1, {{"dim", {}, true}},
                 [](const OpCall& c) {
                   Shape shape = c.inputs[0].shape();
-                  const int64_t d = normalize_dim("squeeze", c.attrs.integer("dim"), shape.size());
-                  if (shape[static_cast<size_t>(d)] == 1) shape.erase(shape.begin() + d);
+                  const int64_t d =
+                      normalize_dim("squeeze", c.attrs.integer("dim"), std::max<size_t>(shape.size(), 1));
+                  if (!shape.empty() && shape[static_cast<size_t>(d)] == 1) shape.erase(shape.begin() + d);
                   return reshape(c.inputs[0], shape);
                 }),
       composed1("unsqueeze", 1, 1, {{"dim", {}, true}},

@@ -65,8 +65,7 @@ Array pad(const OpCall& c) {
       changes = changes || lo[i] != 0 || hi[i] != 0;
     }
     if (!changes) return x;
-    const bool* truth = std::get_if<bool>(&c.attrs.values().find("value")->second);
-    const double value = truth ? static_cast<double>(*truth) : c.attrs.number("value");
+    const double value = c.attrs.number("value");
     if (!is_float(x.dtype()) && !std::isfinite(value))
       fail(ErrorKind::invalid, "[pad] {} is not a value of {}", value, name_of(x.dtype()));
     return call("pad_constant", {x}, {{"lo", lo}, {"hi", hi}, {"value", value}});

@@ -71,6 +71,7 @@ struct Op {
   Gradient gradient =
       {};  ///< not for composed; missing: differentiating through it is an error that names it
   bool stops_gradient = false;                 ///< on purpose: what is behind it is not differentiated
+  bool only_moves = false;                     ///< its gradient too: it takes that of a half in f32
   ViewLayout layout = {};                      ///< view only
   ScalarOp scalar = {};                        ///< elementwise only
   std::vector<std::string> scalar_attrs = {};  ///< attributes that the scalar op reads, at most two, in order
@@ -112,7 +113,7 @@ std::vector<Op> conv_ops();
 std::vector<Op> loss_ops();
 std::vector<Op> random_ops();
 
-/// Sums a gradient over the dims that broadcasting added, back to `shape`.
+/// Sums a gradient over the dims that broadcasting added, back to `shape`. Sums of halves are f32.
 Array unbroadcast(const Array& grad, const Shape& shape);
 
 /// A constant of x's dtype and device, shape ().

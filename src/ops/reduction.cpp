@@ -292,14 +292,16 @@ Op place(std::string name) {
     const Array& x = c.inputs[0];
     const std::string kernel = "reduce_" + c.op.name;
     const bool keepdim = c.attrs.flag("keepdim");
-    if (!c.attrs.has("dim")) {  // the index into the flattened array
+    const int64_t dim = c.attrs.has("dim")
+                            ? normalize_dim(c.op.name, c.attrs.integer("dim"), std::max<size_t>(x.ndim(), 1))
+                            : kNone;
+    if (dim == kNone || x.ndim() == 0) {  // the index into the flattened array
       if (x.size() == 0)
         fail(ErrorKind::invalid, "[{}] the array of shape {} is empty: it has no extreme element", c.op.name,
              to_string(x.shape()));
       return reshape(call(kernel, {reshape(x, {x.size()})}, {{"dim", int64_t{0}}}),
                      keepdim ? Shape(x.ndim(), 1) : Shape{});
     }
-    const int64_t dim = normalize_dim(c.op.name, c.attrs.integer("dim"), x.ndim());
     check_not_empty(c, {dim});
     return reshape(call(kernel, {x}, {{"dim", dim}}), reduced_shape(x.shape(), {dim}, keepdim));
   });
@@ -308,9 +310,11 @@ Op place(std::string name) {
 Op scan_op(std::string name, const std::vector<AttrSpec>& attrs, void (*check)(const OpCall&)) {
   return composed1(std::move(name), 1, 1, attrs, [check](const OpCall& c) {
     check(c);
+    const Array& input = c.inputs[0];
+    const Array x = input.ndim() == 0 ? reshape(input, {1}) : input;
     Attrs given = c.attrs;
-    given.set("dim", normalize_dim(c.op.name, c.attrs.integer("dim"), c.inputs[0].ndim()));
-    return call("scan_" + c.op.name, c.inputs, std::move(given));
+    given.set("dim", normalize_dim(c.op.name, c.attrs.integer("dim"), x.ndim()));
+    return reshape(call("scan_" + c.op.name, {x}, std::move(given)), input.shape());
   });
 }
 

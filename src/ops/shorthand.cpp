@@ -21,7 +21,7 @@ Array unbroadcast(const Array& grad, const Shape& shape) {
   std::iota(dims.begin(), dims.end(), 0);
   for (size_t i = 0; i < shape.size(); ++i)
     if (shape[i] == 1 && grad.shape()[added + i] != 1) dims.push_back(static_cast<int64_t>(added + i));
-  return reshape(sum(grad, dims), shape);
+  return reshape(sum(widened(grad), dims), shape);
 }
 
 Array slice_dim(const Array& x, int64_t dim, int64_t start, int64_t stop, int64_t step) {
@@ -66,7 +66,9 @@ Ints dims_of(const OpCall& call) {
     std::iota(dims.begin(), dims.end(), 0);
     return dims;
   }
-  for (int64_t d : call.attrs.list("dims")) dims.push_back(normalize_dim(call.op.name, d, rank));
+  for (int64_t d : call.attrs.list("dims"))
+    dims.push_back(normalize_dim(call.op.name, d, std::max<size_t>(rank, 1)));
+  if (rank == 0) return {};  // dim 0 of a scalar is itself
   std::ranges::sort(dims);
   if (std::ranges::adjacent_find(dims) != dims.end())
     fail(ErrorKind::invalid, "[{}] a dim is named twice", call.op.name);

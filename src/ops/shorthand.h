@@ -17,6 +17,14 @@ Array pad_dim(const Array& x, int64_t dim, int64_t before, int64_t after, double
 /// 0, 1, 2 ... of an i32 array on x's device.
 Array iota(int64_t count, const Array& like);
 
+constexpr bool is_half(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16;
+}
+/// f16 and bf16 as f32, to be rounded once when all is done; other dtypes as they are.
+inline Array widened(const Array& x) {
+  return is_half(x.dtype()) ? as(x, DType::f32) : x;
+}
+
 inline Array eq(const Array& a, const Array& b) {
   return call("eq", {a, b});
 }

@@ -88,14 +88,15 @@ void check_evaluated(const std::vector<NodePtr>& nodes, const NodeSet& path, con
   }
 }
 
-/// Gradients by node and output.
+/// Gradients by node and output. Those of halves may be f32: what is added up, or summed back to a shape that
+/// was broadcast, is rounded when an op that computes needs it, or at the end.
 class Gradients {
  public:
   void add(const Array& to, const Array& gradient) {
     std::vector<Array>& of_node = sums_[to.node().get()];
     of_node.resize(to.node()->outputs.size());
     Array& sum = of_node[to.output()];
-    sum = sum ? sum + gradient : gradient;
+    sum = sum ? widened(sum) + widened(gradient) : gradient;
   }
   /// Of all outputs of a node; null when nothing has arrived there.
   const std::vector<Array>* of(const Node& node) const {
@@ -117,7 +118,10 @@ void pass_back(const NodePtr& node, const NodeSet& path, Gradients& gradients) {
   if (!gradient) fail(ErrorKind::invalid, "[grad] {} has no gradient", name_of(*node));
   std::vector<Array> results;
   for (size_t i = 0; i < node->outputs.size(); ++i) results.emplace_back(node, i);
-  const std::vector<Array> output_grads = *gradients.of(*node);
+  std::vector<Array> output_grads = *gradients.of(*node);
+  if (!node->op->only_moves)
+    for (size_t i = 0; i < output_grads.size(); ++i)
+      if (output_grads[i]) output_grads[i] = as(output_grads[i], node->outputs[i].dtype);
   const std::vector<Array> input_grads =
       gradient(GradCall{{*node->op, node->inputs, node->attrs, node->device}, results, output_grads});
   for (size_t i = 0; i < node->inputs.size(); ++i) {
@@ -167,7 +171,7 @@ std::vector<Array> gradients_of(const std::vector<Array>& outputs, const std::ve
   for (const Array& x : inputs) {
     const Array gradient = gradients.of(x);
     if (!gradient && !path.contains(x.node().get())) check_unused(used, x);
-    result.push_back(gradient ? gradient : zeros_like(x));
+    result.push_back(gradient ? as(gradient, x.dtype()) : zeros_like(x));
   }
   return result;
 }

@@ -40,8 +40,8 @@ void check_same(const HostTensor& got, const HostTensor& want, double tolerance)
   size_t wrong = 0, first = 0;
   for (size_t i = 0; i < static_cast<size_t>(element_count(want.shape)); ++i) {
     const double a = number_at(got, i), b = number_at(want, i);
-    const bool same =
-        std::isnan(b) ? std::isnan(a) : a == b || std::abs(a - b) <= tolerance * (1 + std::abs(b));
+    const bool close = std::isfinite(b) && std::abs(a - b) <= tolerance * (1 + std::abs(b)),
+               same = std::isnan(b) ? std::isnan(a) : a == b || close;
     if (!same && wrong++ == 0) first = i;
   }
   if (wrong == 0) return;

@@ -1,7 +1,11 @@
 #include <doctest/doctest.h>
 
+#include "array/host_tensor.h"
+#include "base/paths.h"
+#include "io/safetensors.h"
 #include "support/gpus.h"
 #include "support/program.h"
+#include "support/scoped.h"
 #include "support/skip.h"
 
 #include <filesystem>
@@ -57,5 +61,27 @@ TEST_SUITE("conformance") {
     const test::Output none = test::run_weft({"conform", "/nonexistent.json", "--device", "cpu"});
     CHECK(none.status == 1);
     CHECK(none.errors.find("/nonexistent.json") != std::string::npos);
+  }
+
+  TEST_CASE("a case that cannot be run fails alone") {
+    const test::ScopedFolder folder;
+    const HostTensor one{.dtype = DType::f32, .shape = {1, 1, 1}, .bytes = std::vector<std::byte>(4)};
+    write_safetensors(folder.path / "t.safetensors", {{"a", one}});
+    const std::string of_a = R"("inputs":["a"],"outputs":["a"],"rtol":0,"atol":0)";
+    write_text(folder.path / "s.json",
+               R"({"format":1,"tensors":"t.safetensors","cases":[{"name":"output","op":"program",)" + of_a +
+                   R"(,"steps":[{"op":"neg","in":["a"]}],"results":["%0.1"]},{"name":"huge",)" + of_a +
+                   R"(,"op":"upsample_nearest1d","attrs":{"size":[2147483648]}},{"name":"right",)" + of_a +
+                   R"(,"op":"relu"},{"name":"long","op":"linspace","inputs":[],"outputs":["a"],"rtol":0,)" +
+                   R"("atol":0,"attrs":{"start":0,"stop":1,"num":1152921504606846976}}]})");
+    const test::Output out =
+        test::run_weft({"conform", (folder.path / "s.json").string(), "--device", "cpu"});
+    CHECK(out.status == 1);
+    CHECK(out.text.find("FAIL output: [conform] step 0 has 1 outputs, there is no %0.1\n") !=
+          std::string::npos);
+    CHECK(out.text.find("FAIL huge: [upsample_nearest1d] (1,1,1) cannot be resized to (2147483648)\n") !=
+          std::string::npos);
+    CHECK(out.text.find("FAIL long: its sizes are beyond this machine's memory\n") != std::string::npos);
+    CHECK(out.text.find("1 passed, 3 failed, 0 skipped") != std::string::npos);
   }
 }

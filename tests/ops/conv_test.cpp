@@ -95,6 +95,15 @@ TEST_SUITE("base: ops conv") {
     }
   }
 
+  TEST_CASE("conv_transpose1d: a kernel of 1 leaves the output_padding 0") {
+    const Array x = counted({2, 2, 3}), w = counted({2, 3, 1}, 3);
+    const Attrs attrs = {{"dilation", Ints{2}}};
+    Attrs padded = attrs;
+    padded.set("output_padding", Ints{1});
+    CHECK(values(call("conv_transpose1d", {x, w}, padded)) ==
+          values(pad_dim(call("conv_transpose1d", {x, w}, attrs), 2, 0, 1)));
+  }
+
   TEST_CASE("conv2d and conv3d are conv1d of one dim when the others are 1") {
     const Array x = counted({2, 4, 9}), w = counted({6, 2, 3}, 3), b = counted({6});
     const Floats want =

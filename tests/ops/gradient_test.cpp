@@ -228,6 +228,7 @@ std::vector<Case> make_cases() {
   cases.push_back({"adaptive_avg_pool2d", {{{1, 2, 5, 4}}}, {{"output_size", Ints{2, 3}}}});
   cases.push_back({"upsample_nearest1d", {{{1, 2, 4}}}, {{"size", Ints{7}}}});
   cases.push_back({"upsample_nearest2d", {{{1, 2, 3, 4}}}, {{"size", Ints{5, 3}}}});
+  cases.push_back({"upsample_nearest2d", {{{1, 2, 2, 2}}}, {{"size", Ints{9, 8}}}});
   for (bool corners : {false, true})
     cases.push_back(
         {"upsample_bilinear2d", {{{1, 2, 3, 4}}}, {{"size", Ints{5, 6}}, {"align_corners", corners}}});
@@ -412,9 +413,63 @@ void check_case(const Case& c) {
   }
 }
 
+/// Halves are computed in f32 and rounded once: outputs and gradients are those of the same values in f32.
+void check_halves(const Case& c, DType half) {
+  std::mt19937 random(7);
+  std::vector<Array> halves, wide, wanted_halves, wanted_wide;
+  for (const Input& input : c.inputs) {
+    const Array x = input.fixed ? input.fixed : Array::from_vector(spread(c, input, random), input.shape);
+    halves.push_back(x && x.dtype() == DType::f32 ? as(x, half) : x);
+    wide.push_back(x && x.dtype() == DType::f32 ? as(halves.back(), DType::f32) : x);
+    if (input.wanted) wanted_halves.push_back(halves.back()), wanted_wide.push_back(wide.back());
+  }
+  for (std::vector<Array>* list : {&halves, &wide})
+    for (const Array& x : *list)
+      if (x) x.to_host();  // leaves, whose gradients are asked for
+  const std::vector<Array> got = apply(c.op, halves, c.attrs), want = apply(c.op, wide, c.attrs);
+  std::vector<Array> got_grads, want_grads;
+  for (size_t j = 0; j < got.size(); ++j) {
+    std::vector<float> r(static_cast<size_t>(got[j].size()));
+    for (float& v : r) v = static_cast<float>(random() % 2001) / 1000 - 1;
+    const bool is_output = is_float(got[j].dtype());
+    const Array g = is_output ? as(Array::from_vector(r, got[j].shape()), got[j].dtype()) : Array();
+    got_grads.push_back(g), want_grads.push_back(is_output ? as(g, DType::f32) : g);
+  }
+  std::vector<Array> all_got = vjp(got, got_grads, wanted_halves),
+                     all_want = vjp(want, want_grads, wanted_wide);
+  all_got.insert(all_got.end(), got.begin(), got.end());
+  all_want.insert(all_want.end(), want.begin(), want.end());
+
+  for (size_t j = 0; j < all_got.size(); ++j) {
+    CAPTURE(j);
+    const std::vector<float> x = as(all_got[j], DType::f32).to_vector(),
+                             y = as(as(all_want[j], half), DType::f32).to_vector();
+    REQUIRE(x.size() == y.size());
+    for (size_t i = 0; i < x.size(); ++i) {  // the next half at most, where f32 was on the border
+      CAPTURE(x[i]);
+      CAPTURE(y[i]);
+      CHECK(std::abs(x[i] - y[i]) <= 1e-6 + std::abs(y[i]) * (half == DType::f16 ? 1.0 / 1024 : 1.0 / 128));
+    }
+  }
+}
+
 }  // namespace
 
 TEST_SUITE("base: gradients") {
+  TEST_CASE("halves are rounded once, at the end") {
+    for (size_t i = 0; i < cases().size(); ++i) {
+      const Case& c = cases()[i];
+      if (c.op == "to_dtype" || c.op == "put_rows" || c.op.starts_with("convolve")) continue;  // f32 only
+      CAPTURE(i);
+      CAPTURE(c.op);
+      try {
+        for (DType half : {DType::f16, DType::bf16}) check_halves(c, half);
+      } catch (const Error& e) {
+        FAIL_CHECK(e.what());
+      }
+    }
+  }
+
   TEST_CASE("every gradient is what central differences say") {
     for (size_t i = 0; i < cases().size(); ++i) {
       CAPTURE(i);

@@ -45,6 +45,14 @@ TEST_SUITE("base: ops movement") {
     CHECK(error_of([&] { call("pad", {x}, {{"pads", Ints{1}}}); }).kind == "invalid");
   }
 
+  TEST_CASE("movement: expand keeps what is there, and makes no size below 0") {
+    const Array x = row({1, 2});
+    CHECK((call("expand", {x}, {{"shape", Ints{2, -1}}}).to_vector() == Floats{1, 2, 1, 2}));
+    CHECK(error_of([&] { call("expand", {x}, {{"shape", Ints{-1, 2}}}); }).message ==
+          "[expand] (2) to (-1,2): -1 keeps a dim that is there, no size is below 0");
+    CHECK(error_of([&] { call("expand", {row({1})}, {{"shape", Ints{-3}}}); }).kind == "invalid");
+  }
+
   TEST_CASE("movement: stack and split") {
     const Array a = row({1, 2}), b = row({3, 4});
     CHECK((call("stack", {a, b}, {{"dim", int64_t{-1}}}).to_vector() == Floats{1, 3, 2, 4}));

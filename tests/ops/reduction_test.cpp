@@ -95,6 +95,31 @@ TEST_SUITE("base: ops reduction") {
           "[argmin] the array of shape (2,0) is empty: it has no extreme element");
   }
 
+  TEST_CASE("reduction and scan: a scalar has a dim 0, which is also its last") {
+    const Array x = Array::from_vector({3}, {});
+    for (const int64_t dim : {0, -1}) {
+      CAPTURE(dim);
+      for (const char* op : {"sum", "mean", "max", "logsumexp", "norm"}) {
+        CAPTURE(op);
+        const Array y = call(op, {x}, {{"dims", Ints{dim}}, {"keepdim", true}});
+        CHECK(y.shape().empty());
+        CHECK(y.item() == 3);
+      }
+      for (const char* op : {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"}) {
+        CAPTURE(op);
+        const Array y = call(op, {x}, {{"dim", dim}});
+        CHECK(vjp({y}, {Array::from_vector({2}, {})}, {x})[0].item() == 2);
+        CHECK(y.shape().empty());
+        CHECK(y.item() == 3);
+      }
+      CHECK((whole_numbers(call("argmax", {x}, {{"dim", dim}, {"keepdim", true}})) == Ints{0}));
+      CHECK(call("squeeze", {x}, {{"dim", dim}}).shape().empty());
+    }
+    CHECK(error_of([&] { call("cumsum", {x}, {{"dim", int64_t{1}}}); }).kind == "invalid");
+    CHECK(error_of([&] { call("argmax", {x}, {{"dim", int64_t{1}}}); }).kind == "invalid");
+    CHECK(error_of([&] { call("sum", {x}, {{"dims", Ints{-2}}}); }).kind == "invalid");
+  }
+
   TEST_CASE("reduction: errors") {
     const Array x = row({1, 2});
     CHECK(error_of([&] { call("mean", {as(x, DType::i32)}); }).message ==

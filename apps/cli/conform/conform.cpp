@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <optional>
+#include <stdexcept>
 
 #include "backend/select.h"
 #include "base/error.h"
@@ -59,7 +61,12 @@ class CaseRunner {
     std::vector<std::vector<Array>> made;
     const auto resolve = [&](const std::string& name) {
       const auto reference = step_output(name);
-      return reference ? made.at(reference->step).at(reference->output) : input(name);
+      if (!reference) return input(name);
+      const std::vector<Array>& outputs = made.at(reference->step);
+      if (reference->output >= outputs.size())
+        fail(ErrorKind::invalid, "[conform] step {} has {} outputs, there is no {}", reference->step,
+             outputs.size(), one_line(name));
+      return outputs[reference->output];
     };
     for (const Step& step : case_.steps) {
       std::vector<Array> arguments;
@@ -95,6 +102,8 @@ class CaseRunner {
   std::map<std::string, Array> inputs_;
 };
 
+constexpr std::string_view kNoMemory = "its sizes are beyond this machine's memory";
+
 /// Runs one case after the other; `difference(case)` says what differs, nothing when all is right.
 template <typename Cases, typename Difference>
 void run_cases(const Cases& cases, const Options& options, Totals& totals, const Difference& difference) {
@@ -114,6 +123,10 @@ void run_cases(const Cases& cases, const Options& options, Totals& totals, const
         continue;
       }
       fmt::print("FAIL {}: {}\n", c.name, e.what());
+    } catch (const std::bad_alloc&) {
+      fmt::print("FAIL {}: {}\n", c.name, kNoMemory);
+    } catch (const std::length_error&) {
+      fmt::print("FAIL {}: {}\n", c.name, kNoMemory);
     }
     ++totals.failed;
   }

@@ -49,7 +49,10 @@ struct Problem {
   int64_t positions() const { return product(out); }
   int64_t rows() const { return out[0] * out[1]; }  // of windows side by side
   int64_t work() const { return images * groups * co * depth() * positions(); }
-  bool is_pointwise() const { return taps() == 1 && stride == Sizes{1, 1, 1} && padding == Sizes{0, 0, 0}; }
+  /// Of conv_transpose `out` may be smaller: what output_padding adds to `in` no window reaches.
+  bool is_pointwise() const {
+    return taps() == 1 && stride == Sizes{1, 1, 1} && padding == Sizes{0, 0, 0} && in == out;
+  }
   bool is_direct() const { return co <= 4; }  // too few rows for a matrix product
 
   /// Images that make a matrix wide enough for whole tiles.

@@ -215,7 +215,7 @@ fn weft_sqrt(x: f32) -> f32 {
 }
 fn weft_rsqrt(x: f32) -> f32 {
   if (x < 0.0) { return weft_nan(); }
-  if (x == 0.0) { return weft_inf(); }
+  if (x == 0.0) { return weft_copysign(weft_inf(), x); }
   return 1.0 / weft_sqrt(x);
 }
 
