@@ -215,16 +215,16 @@ HWY_INLINE void score_tile(int64_t columns, const float* q, const T* const (&key
   }
 }
 
-/// Sums of kCount queries over kVectors vectors of columns, from `column` on; keys [begin, end).
+/// Sums of kCount queries over kVectors vectors of columns, from `column` on; `count` keys from `first` on.
 template <int64_t kCount, int64_t kVectors, class D, typename T>
-HWY_INLINE void gather_tile(D d, const Rows<T>& rows, int64_t column, int64_t begin, int64_t end,
+HWY_INLINE void gather_tile(D d, const Rows<T>& rows, int64_t column, int64_t first, int64_t count,
                             const float* weights, int64_t stride, float* sums, int64_t columns) {
   const auto lanes = static_cast<int64_t>(hn::MaxLanes(d));
   hn::Vec<D> total[kCount][kVectors];
   for (int64_t i = 0; i < kCount; ++i)
     for (int64_t v = 0; v < kVectors; ++v) total[i][v] = hn::LoadU(d, sums + i * columns + v * lanes);
-  for (int64_t j = begin; j < end; ++j) {
-    const T* row = rows[j] + column;
+  for (int64_t j = 0; j < count; ++j) {
+    const T* row = rows[first + j] + column;
     hn::Vec<D> value[kVectors];
     for (int64_t v = 0; v < kVectors; ++v) value[v] = load(d, row + v * lanes);
     for (int64_t i = 0; i < kCount; ++i) {
@@ -263,7 +263,7 @@ void score(const HeadRows& of, int64_t begin, int64_t end, const float* q, float
         by_queries(of.queries, [&]<int64_t kCount>(int64_t query) HWY_ATTR {
           const int64_t row = head * of.queries + query, last = std::min(first + step, end);
           const float* left = q + row * columns;
-          float* to = scores + row * stride - begin;
+          float* to = scores + row * stride;
           int64_t j = first;
           for (; j + kKeys <= last; j += kKeys) {
             const T* keys[kKeys];
@@ -271,11 +271,11 @@ void score(const HeadRows& of, int64_t begin, int64_t end, const float* q, float
               keys[k] = rows[j + k] + head * columns;
               if (query == 0) rows.fetch(j + k + step, head * columns, columns);
             }
-            score_tile<kCount>(columns, left, keys, to + j, stride);
+            score_tile<kCount>(columns, left, keys, to + j - begin, stride);
           }
           for (; j < last; ++j)
             for (int64_t i = 0; i < kCount; ++i)
-              to[i * stride + j] = dot(columns, left + i * columns, rows[j] + head * columns);
+              to[i * stride + j - begin] = dot(columns, left + i * columns, rows[j] + head * columns);
         });
   });
 }
@@ -293,9 +293,9 @@ void gather(const HeadRows& of, int64_t begin, int64_t end, const float* weights
         by_queries(of.queries, [&]<int64_t kCount>(int64_t query) HWY_ATTR {
           const int64_t row = head * of.queries + query;
           const auto tile = [&]<int64_t kVectors>(auto d, int64_t c) HWY_ATTR {
-            gather_tile<kCount, kVectors>(d, rows, head * columns + c, first, last,
-                                          weights + row * stride - begin, stride, sums + row * columns + c,
-                                          columns);
+            gather_tile<kCount, kVectors>(d, rows, head * columns + c, first, last - first,
+                                          weights + row * stride + first - begin, stride,
+                                          sums + row * columns + c, columns);
           };
           int64_t c = 0;
           for (; c + kColumns * kLanes <= columns; c += kColumns * kLanes)
