@@ -108,7 +108,7 @@ void multiply_matrices(const MatmulStep& step) {
        {constant("MATRIX_M", matrix.m), constant("MATRIX_N", matrix.n), constant("MATRIX_K", matrix.k),
         constant("DOWN", t.rows / matrix.m), constant("ACROSS", t.columns / matrix.n),
         constant("K_STEPS", t.k / matrix.k), constant("A_CHUNKS", t.m * t.k / 8 / t.threads),
-        constant("B_CHUNKS", t.n * t.k / 8 / t.threads), constant("B_BLOCKS", t.n * t.k / 32 / t.threads),
+        constant("B_LOADS", t.n * t.k / (step.packed ? 32 : 8) / t.threads),
         constant("A_LINES", a_along_k ? t.m : t.k), constant("B_LINES", b_along_k ? t.n : t.k),
         constant("A_LINE_CHUNKS", (a_along_k ? t.k : t.m) / 8),
         constant("B_LINE_CHUNKS", (b_along_k ? t.k : t.n) / 8), constant("LANES", step.device.subgroup())})

@@ -26,20 +26,31 @@ fn left(row: u32, k: u32) -> Left {
 }
 #endif
 
+#if B_ALONG_K
+fn right(column: u32, k: u32) -> Right {
+  return subgroupMatrixLoad<Right, col_major>(&tiles, B_TILE + column * B_LINE + k / 8u, B_LINE);
+}
+#else
+fn right(column: u32, k: u32) -> Right {
+  return subgroupMatrixLoad<Right, row_major>(&tiles, B_TILE + k * B_LINE + column / 8u, B_LINE);
+}
+#endif
+
+// What an invocation loads of b at a time, and puts into the tile: eight halves, or a block of 32 weights (qmatmul.wgsl) of
+// one of TILE_N rows.
 #if PACKED
-// Blocks of 32 weights (qmatmul.wgsl), a row's for each of TILE_N neighbours: what is loaded, and as halves in the tile.
-struct Block { codes: Codes, scales: ScaleWords }
-fn load_block(column: u32, k: u32, i: u32) -> Block {
+struct Loaded { codes: Codes, scales: ScaleWords }
+fn load_b(base: u32, column: u32, k: u32, i: u32) -> Loaded {
   let row = min(column + i % TILE_N, size_n() - 1u);
   let block = min(k / 32u + i / TILE_N, blocks() - 1u);
-  return Block(load_codes(row, block), load_scales(row, block));
+  return Loaded(load_codes(row, block), load_scales(row, block));
 }
 fn eight_of(words: vec2<u32>, s: vec2<f32>) -> vec4<u32> {
   let low = floats_of(words.x) * s.x + vec4<f32>(s.y);
   let high = floats_of(words.y) * s.x + vec4<f32>(s.y);
   return vec4<u32>(pack2x16float(low.xy), pack2x16float(low.zw), pack2x16float(high.xy), pack2x16float(high.zw));
 }
-fn put_block(loaded: Block, k: u32, i: u32) {
+fn put_b(loaded: Loaded, k: u32, i: u32) {
   let block = k / 32u + i / TILE_N;
   let at = B_TILE + i % TILE_N * B_LINE + i / TILE_N * 4u;
   let w = levels_of(loaded.codes);
@@ -49,24 +60,16 @@ fn put_block(loaded: Block, k: u32, i: u32) {
   tiles[at + 2u] = eight_of(w.high.xy, s.zw);
   tiles[at + 3u] = eight_of(w.high.zw, s.zw);
 }
-#endif
-
-#if B_ALONG_K
-#if !PACKED
-fn chunk_b(base: u32, column: u32, k: u32, chunk: u32) -> vec4<u32> {
-  return eight_b(base, column + chunk / B_LINE_CHUNKS, k + chunk % B_LINE_CHUNKS * 8u);
-}
-#endif
-fn right(column: u32, k: u32) -> Right {
-  return subgroupMatrixLoad<Right, col_major>(&tiles, B_TILE + column * B_LINE + k / 8u, B_LINE);
-}
 #else
-fn chunk_b(base: u32, column: u32, k: u32, chunk: u32) -> vec4<u32> {
-  return eight_b(base, column + chunk % B_LINE_CHUNKS * 8u, k + chunk / B_LINE_CHUNKS);
+alias Loaded = vec4<u32>;
+fn load_b(base: u32, column: u32, k: u32, i: u32) -> Loaded {
+  #if B_ALONG_K
+  return eight_b(base, column + i / B_LINE_CHUNKS, k + i % B_LINE_CHUNKS * 8u);
+  #else
+  return eight_b(base, column + i % B_LINE_CHUNKS * 8u, k + i / B_LINE_CHUNKS);
+  #endif
 }
-fn right(column: u32, k: u32) -> Right {
-  return subgroupMatrixLoad<Right, row_major>(&tiles, B_TILE + k * B_LINE + column / 8u, B_LINE);
-}
+fn put_b(loaded: Loaded, k: u32, i: u32) { tiles[B_TILE + i / B_LINE_CHUNKS * B_LINE + i % B_LINE_CHUNKS] = loaded; }
 #endif
 
 fn multiply(index: u32, thread: u32) {
@@ -78,23 +81,13 @@ fn multiply(index: u32, thread: u32) {
 
   var sums: array<Sums, DOWN * ACROSS>;
   var next_a: array<vec4<u32>, A_CHUNKS>;
-  #if PACKED
-  var next_b: array<Block, B_BLOCKS>;
-  #else
-  var next_b: array<vec4<u32>, B_CHUNKS>;
-  #endif
+  var next_b: array<Loaded, B_LOADS>;
   #for i A_CHUNKS
   next_a[$i] = chunk_a(start.x, p.row, p.k, thread + $i * THREADS);
   #endfor
-  #if PACKED
-  #for i B_BLOCKS
-  next_b[$i] = load_block(p.column, p.k, thread + $i * THREADS);
+  #for i B_LOADS
+  next_b[$i] = load_b(start.y, p.column, p.k, thread + $i * THREADS);
   #endfor
-  #else
-  #for i B_CHUNKS
-  next_b[$i] = chunk_b(start.y, p.column, p.k, thread + $i * THREADS);
-  #endfor
-  #endif
   for (var k = p.k; k < p.k_end; k += TILE_K) {
     #for i A_CHUNKS
     {
@@ -102,32 +95,17 @@ fn multiply(index: u32, thread: u32) {
       tiles[chunk / A_LINE_CHUNKS * A_LINE + chunk % A_LINE_CHUNKS] = next_a[$i];
     }
     #endfor
-    #if PACKED
-    #for i B_BLOCKS
-    put_block(next_b[$i], k, thread + $i * THREADS);
+    #for i B_LOADS
+    put_b(next_b[$i], k, thread + $i * THREADS);
     #endfor
-    #else
-    #for i B_CHUNKS
-    {
-      let chunk = thread + $i * THREADS;
-      tiles[B_TILE + chunk / B_LINE_CHUNKS * B_LINE + chunk % B_LINE_CHUNKS] = next_b[$i];
-    }
-    #endfor
-    #endif
     workgroupBarrier();
     if (k + TILE_K < p.k_end) {
       #for i A_CHUNKS
       next_a[$i] = chunk_a(start.x, p.row, k + TILE_K, thread + $i * THREADS);
       #endfor
-      #if PACKED
-      #for i B_BLOCKS
-      next_b[$i] = load_block(p.column, k + TILE_K, thread + $i * THREADS);
+      #for i B_LOADS
+      next_b[$i] = load_b(start.y, p.column, k + TILE_K, thread + $i * THREADS);
       #endfor
-      #else
-      #for i B_CHUNKS
-      next_b[$i] = chunk_b(start.y, p.column, k + TILE_K, thread + $i * THREADS);
-      #endfor
-      #endif
     }
     #for q K_STEPS
     {
