@@ -9,7 +9,7 @@
 namespace weft::llm {
 
 enum class Norm { rms, layer };
-enum class Activation { silu, gelu, gelu_tanh, relu_squared };
+enum class Activation { silu, gelu, gelu_tanh, relu, relu_squared };
 
 /// How positions turn queries and keys.
 struct RopeConfig {
@@ -84,6 +84,9 @@ struct Config {
   /// ("attention.sliding_window_pattern", "attention.layer_windows"). Layers with a window have the second
   /// rope if there are two.
   void alternate(const ModelFile& file, int64_t window, int64_t period);
+
+  /// The file's own activation where it names one: an architecture's is only the usual one.
+  void read_activation(const ModelFile& file);
 
   /// longrope has other frequencies for texts longer than this, from their first token on.
   int64_t rope_border() const;

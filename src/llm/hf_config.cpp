@@ -232,6 +232,10 @@ HfValues hf_values(const json& whole, const std::string& file) {
   copy("embedding_scale", {"embedding_multiplier"});
   copy("residual_scale", {"residual_multiplier"});
   copy("logit_scale", {"logits_scaling", "logit_scale"});
+  if (const std::string name =
+          config.text({"hidden_activation", "hidden_act", "activation_function", "activation"}, "");
+      !name.empty())
+    values["hidden_activation"] = name;
   copy("attn_logit_softcapping", {"attn_logit_softcapping"});
   copy("final_logit_softcapping", {"final_logit_softcapping"});
   copy("attention.sliding_window", {"sliding_window"});

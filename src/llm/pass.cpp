@@ -237,6 +237,8 @@ Array Pass::activate(const Array& x) const {
       return gelu(x);
     case Activation::gelu_tanh:
       return call("gelu", {x}, {{"approximate", std::string("tanh")}});
+    case Activation::relu:
+      return relu(x);
     case Activation::relu_squared:
       return square(relu(x));
   }

@@ -144,6 +144,29 @@ TEST_SUITE("base: models") {
     }
   }
 
+  TEST_CASE("a config's activation counts, not the architecture's usual one") {
+    const auto logits = [](const std::string& name, const std::string& key, const std::string& value) {
+      const Copy copy(name);
+      if (!value.empty()) copy.set(key, value);
+      Model model(copy.path, {.context = 16, .cache_type = quant::Type::f32});
+      Sequence sequence = model.new_sequence();
+      return model.run(sequence, std::vector<TokenId>{5, 9, 3});
+    };
+    const auto same = [&](const std::string& name, const std::string& key, const std::string& one,
+                          const std::string& other) {
+      return difference(logits(name, key, one), logits(name, key, other)) < 1e-5;
+    };
+    CHECK(same("llama", "hidden_act", "silu", ""));
+    CHECK_FALSE(same("llama", "hidden_act", "relu", ""));
+    CHECK_FALSE(same("llama", "hidden_act", "gelu", "relu"));
+    CHECK(same("gpt2", "activation_function", "gelu_new", ""));
+    CHECK(same("gpt2", "activation_function", "gelu_pytorch_tanh", ""));
+    CHECK_FALSE(same("gpt2", "activation_function", "relu", ""));
+    CHECK_FALSE(same("falcon", "activation", "relu", ""));
+    CHECK_FALSE(same("nemotron", "hidden_act", "silu", ""));
+    CHECK_FALSE(same("gemma3", "hidden_activation", "silu", ""));
+  }
+
   TEST_CASE("longrope turns a text by its own length, whichever way it was reached") {
     const fs::path path = kModels / "phi3-border";  // its border is behind 20 tokens
     std::vector<TokenId> text;
@@ -335,6 +358,7 @@ TEST_SUITE("base: models") {
           "[model] FOLDER/config.json: 1000000000 layers, 4 heads, width 32");
     CHECK(with("num_hidden_layers", "two") ==
           "[model] FOLDER/config.json: 'num_hidden_layers' is not a number");
+    CHECK(with("hidden_act", "quick_gelu") == "[model] FOLDER: activation 'quick_gelu' is not known");
     CHECK(with("hidden_size", nullptr) == "[model] FOLDER/config.json: 'hidden_size' is missing");
     CHECK(with("rope_parameters", {{"rope_type", "spiral"}}) ==
           "[model] FOLDER/config.json: rope_type 'spiral' is not known");
