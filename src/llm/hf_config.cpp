@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "llm/hf_defaults.h"
 
 namespace weft::llm {
 namespace {
@@ -139,9 +140,13 @@ std::vector<double> windows(const Reader& config, int64_t layers) {
     for (int64_t i = 0; i < layers; ++i)  // "LLLG": local, local, local, global
       result.push_back(pattern[static_cast<size_t>(i) % pattern.size()] == 'L' ? window.value_or(0) : 0);
   } else if (config.flag("use_sliding_window")) {
-    const double first = config.number({"max_window_layers"}).value_or(0);
-    for (int64_t i = 0; i < layers; ++i)
-      result.push_back(static_cast<double>(i) >= first ? window.value_or(0) : 0);
+    const std::string type = config.text({"model_type"}, "");
+    const double border = config.number({"max_window_layers"}).value_or(0);
+    for (int64_t i = 0; i < layers; ++i) {
+      const bool behind = static_cast<double>(i) >= border;
+      const bool has = type == "qwen3_moe" || (type == "qwen2_moe" ? !behind && i % 2 == 0 : behind);
+      result.push_back(has ? window.value_or(0) : 0);
+    }
   } else if (config.find({"use_sliding_window"})) {
     result.assign(static_cast<size_t>(layers), 0);
   }
@@ -188,7 +193,11 @@ void add_linear_attention(HfValues& out, const Reader& config) {
 
 }  // namespace
 
-HfValues hf_values(const json& whole, const std::string& file) {
+HfValues hf_values(const json& given, const std::string& file) {
+  const std::string type = Reader(given, file).text({"model_type"}, "");
+  const json& defaults = hf_defaults(type);
+  json whole = defaults;
+  whole.update(given);
   const Reader config(whole, file);
   HfValues out;
   auto& values = out.values;
@@ -212,7 +221,7 @@ HfValues hf_values(const json& whole, const std::string& file) {
   copy("attention.head_count_kv", {"num_key_value_heads", "num_kv_heads"});
   if (const json* multi = config.find({"multi_query"}); multi && !config.flag("new_decoder_architecture"))
     values["attention.head_count_kv"] = config.flag("multi_query") ? 1.0 : heads;
-  if (config.text({"model_type"}, "") == "falcon" &&
+  if (type == "falcon" &&
       (config.flag("alibi") ||
        !(config.flag("parallel_attn", true) || config.flag("new_decoder_architecture"))))
     fail(ErrorKind::unsupported, "[model] {}: falcon with 'alibi' or without 'parallel_attn' is not known",
@@ -238,14 +247,18 @@ HfValues hf_values(const json& whole, const std::string& file) {
     values["hidden_activation"] = name;
   copy("attn_logit_softcapping", {"attn_logit_softcapping"});
   copy("final_logit_softcapping", {"final_logit_softcapping"});
-  copy("attention.sliding_window", {"sliding_window"});
+  if (type != "llama") copy("attention.sliding_window", {"sliding_window"});  // which llama does not look at
   if (const json* pattern = config.find({"sliding_window_pattern"}); pattern && pattern->is_number())
     values["attention.sliding_window_pattern"] = pattern->get<double>();
   copy("attention.clamp_kqv", {"clip_qkv"});
   if (const std::vector<double> list = windows(config, static_cast<int64_t>(layers)); !list.empty())
     values["attention.layer_windows"] = list;
-  if (const std::vector<double> list = config.numbers("no_rope_layers"); !list.empty())
+  if (std::vector<double> list = config.numbers("no_rope_layers"); !list.empty()) {
     values["rope.layers"] = list;  // despite its name: 1 where a layer has one
+  } else if (const std::optional<double> interval = config.number({"no_rope_layer_interval"})) {
+    for (double i = 1; i <= layers; ++i) list.push_back(std::fmod(i, *interval) == 0 ? 0 : 1);
+    values["rope.layers"] = list;
+  }
   if (config.find({"use_parallel_residual"}))
     values["use_parallel_residual"] = config.flag("use_parallel_residual");
 
@@ -264,8 +277,11 @@ HfValues hf_values(const json& whole, const std::string& file) {
   const Reader rope(*full, file);
   const double base =
       rope.number({"rope_theta"}).value_or(config.number({"rope_theta", "rotary_emb_base"}).value_or(10'000));
-  const double part = rope.number({"partial_rotary_factor"})
-                          .value_or(config.number({"partial_rotary_factor", "rotary_pct"}).value_or(1));
+  const bool in_part = defaults.contains("partial_rotary_factor") || defaults.contains("rotary_pct");
+  const double part =
+      in_part ? rope.number({"partial_rotary_factor"})
+                    .value_or(config.number({"partial_rotary_factor", "rotary_pct"}).value_or(1))
+              : 1;
   if (!(part >= 0 && part <= 1)) fail(ErrorKind::io, "[model] {}: {} of a head turns", file, part);
   const auto dims = static_cast<int64_t>(still ? head_dim - *still : head_dim * part);
   add_rope(out, config, *full, base, dims - dims % 2, context, file);

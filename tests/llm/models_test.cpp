@@ -144,6 +144,47 @@ TEST_SUITE("base: models") {
     }
   }
 
+  TEST_CASE("what a config leaves out is as in transformers") {
+    const std::pair<std::string, std::vector<std::string>> cases[] = {
+        {"gpt2", {"layer_norm_epsilon", "activation_function"}},
+        {"gptneox", {"layer_norm_eps"}},
+        {"stablelm", {"layer_norm_eps"}},
+        {"starcoder2", {"norm_epsilon"}},
+        {"phi2", {"layer_norm_eps", "rope_parameters"}},
+        {"glm4", {"rope_parameters"}},
+        {"nemotron", {"norm_eps", "rope_parameters"}},
+        {"gptoss", {"rope_parameters", "layer_types"}},
+        {"lfm2", {"rope_parameters", "norm_eps"}},
+        {"qwen2moe", {"norm_topk_prob"}},
+        {"qwen3moe", {"norm_topk_prob"}},
+        {"qwen3next", {"norm_topk_prob"}},
+        {"qwen35", {"rope_parameters", "linear_conv_kernel_dim"}},
+        {"deepseek3", {"norm_topk_prob"}},
+    };
+    for (const auto& [name, keys] : cases) {
+      CAPTURE(name);
+      const Copy copy(name);
+      json config = read_json(copy.path / "config.json");
+      for (const std::string& key : keys) CHECK(config.erase(key) == 1);
+      write_text(copy.path / "config.json", config.dump());
+      CHECK(conform::model_difference(
+                {.model = copy.path, .expect = copy.path / "expect.safetensors", .max = 0.005}, Device()) ==
+            "");
+    }
+  }
+
+  TEST_CASE("keys that transformers does not look at change nothing") {
+    for (const auto& [key, value] :
+         {std::pair<std::string, json>{"sliding_window", 3}, {"partial_rotary_factor", 0.5}}) {
+      CAPTURE(key);
+      const Copy copy("llama");
+      copy.set(key, value);
+      CHECK(conform::model_difference(
+                {.model = copy.path, .expect = copy.path / "expect.safetensors", .max = 0.005}, Device()) ==
+            "");
+    }
+  }
+
   TEST_CASE("a config's activation counts, not the architecture's usual one") {
     const auto logits = [](const std::string& name, const std::string& key, const std::string& value) {
       const Copy copy(name);
