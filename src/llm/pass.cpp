@@ -92,7 +92,9 @@ Array Pass::logits(const Array& hidden) {
   Array x = wanted(hidden);
   if (has("output_norm")) x = norm("output_norm", x);
   if (batch_.activations) return x;
-  x = product(has("output") ? "output" : "token_embd", x, c.vocabulary, x.shape(0) > kManyLogits ? 8 : kBits);
+  const bool own = has("output");
+  x = product(own ? "output" : "token_embd", x, c.vocabulary, x.shape(0) > kManyLogits ? 8 : kBits);
+  if (!own) x = with_bias("output", x);
   if (c.logit_scale != 1) x = x * c.logit_scale;
   return c.final_softcap > 0 ? tanh(x / c.final_softcap) * c.final_softcap : x;
 }

@@ -409,6 +409,23 @@ TEST_SUITE("base: models") {
       CHECK(copy.complaint() ==
             "[model] FOLDER/config.json: falcon with 'alibi' or without 'parallel_attn' is not known");
     }
+    const auto refused = [](const std::string& name, const std::string& key, const json& value) {
+      const Copy copy(name);
+      copy.set(key, value);
+      return copy.complaint();
+    };
+    CHECK(refused("gemma3", "use_bidirectional_attention", true) ==
+          "[model] FOLDER/config.json: gemma3_text with 'use_bidirectional_attention' is not known");
+    CHECK(refused("bloom", "apply_residual_connection_post_layernorm", true).ends_with("is not known"));
+    CHECK(refused("gpt2", "scale_attn_by_inverse_layer_idx", true).ends_with("is not known"));
+    CHECK(refused("bert", "position_embedding_type", "relative_key") ==
+          "[model] FOLDER/config.json: position_embedding_type 'relative_key' is not known");
+    CHECK(refused("gemma3", "rope_parameters",
+                  {{"full_attention", {{"rope_type", "default"}}},
+                   {"sliding_attention", {{"rope_type", "linear"}, {"factor", 4}}}}) ==
+          "[model] FOLDER/config.json: rope_type 'linear' of layers with a window is not known");
+    CHECK(refused("llama", "rope_parameters", {{"rope_type", "yarn"}}) ==
+          "[model] FOLDER/config.json: 'factor' is missing");
     for (const std::string text : {"{\"model_type\":", "[]", ""}) {
       const Copy copy("llama");
       write_text(copy.path / "config.json", text);

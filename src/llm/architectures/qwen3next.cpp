@@ -25,8 +25,8 @@ void qwen3next(Config& c, const ModelFile& file) {
     fail(ErrorKind::io, "[model] {}: linear attention of {} and {} heads, {} and {} elements, kernel {}",
          file.name, a.key_heads, a.value_heads, a.key_dim, inner, a.kernel);
   if (const std::string name = file.text("hidden_activation").value_or("silu"); name != "silu")
-    fail(ErrorKind::unsupported, "[model] {}: linear attention has 'silu' as its activation, not '{}'", file.name,
-         one_line(name));
+    fail(ErrorKind::unsupported, "[model] {}: linear attention has 'silu' as its activation, not '{}'",
+         file.name, one_line(name));
   // Blocks behind the last layer guess further tokens; they are not run.
   const int64_t guessing = file.integer("nextn_predict_layers").value_or(0);
   if (guessing < 0 || guessing >= std::ssize(c.layers))
