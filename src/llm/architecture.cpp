@@ -36,6 +36,7 @@ Config config_of(const ModelFile& file) {
   const Architecture& row = find_architecture(file.architecture);  // told before anything that is missing
   Config config(file);
   if (row.configure) row.configure(config, file);
+  config.read_activation(file);
   return config;
 }
 

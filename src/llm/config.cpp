@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "base/error.h"
+#include "io/safetensors.h"
 
 namespace weft::llm {
 namespace {
@@ -140,6 +142,29 @@ void Config::alternate(const ModelFile& file, int64_t window, int64_t period) {
     layers[i].window = of_layer(file, "attention.layer_windows", i, local ? window : 0);
     if (ropes.size() > 1) layers[i].rope = layers[i].window > 0 ? 1 : 0;
   }
+}
+
+void Config::read_activation(const ModelFile& file) {
+  const std::optional<std::string> name = file.text("hidden_activation");
+  if (!name) return;
+  // As transformers names them: some are one function, computed in several ways.
+  static const std::map<std::string_view, Activation> known = {
+      {"silu", Activation::silu},
+      {"swish", Activation::silu},
+      {"gelu", Activation::gelu},
+      {"gelu_python", Activation::gelu},
+      {"gelu_new", Activation::gelu_tanh},
+      {"gelu_fast", Activation::gelu_tanh},
+      {"gelu_accurate", Activation::gelu_tanh},
+      {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"gelu_python_tanh", Activation::gelu_tanh},
+      {"relu", Activation::relu},
+      {"relu2", Activation::relu_squared},
+  };
+  const auto found = known.find(*name);
+  if (found == known.end())
+    fail(ErrorKind::unsupported, "[model] {}: activation '{}' is not known", file.name, one_line(*name));
+  activation = found->second;
 }
 
 int64_t Config::rope_border() const {

@@ -9,7 +9,7 @@
 namespace weft::llm {
 
 enum class Norm { rms, layer };
-enum class Activation { silu, gelu, gelu_tanh, relu_squared };
+enum class Activation { silu, gelu, gelu_tanh, relu, relu_squared };
 
 /// How positions turn queries and keys.
 struct RopeConfig {
@@ -29,14 +29,15 @@ struct RopeConfig {
 
 struct Experts {
   int64_t count = 0, used = 0;
-  int64_t width = 0;                    ///< of one expert's hidden layer
-  int64_t shared_width = 0;             ///< of the experts that every token has, together
-  bool normalize = true;                ///< weights of the chosen ones add up to 1
-  bool sigmoid = false;                 ///< of the scores, instead of their softmax
-  bool softmax_after = false;           ///< over the chosen ones only
-  double scale = 1;                     ///< of the weights
-  int64_t groups = 1, used_groups = 1;  ///< experts are chosen among those of the best groups
-  int64_t group_votes = 2;              ///< best experts of a group whose sum ranks it
+  int64_t width = 0;                      ///< of one expert's hidden layer
+  int64_t shared_width = 0;               ///< of the experts that every token has, together
+  bool normalize = true;                  ///< weights of the chosen ones add up to 1
+  bool sigmoid = false;                   ///< of the scores, instead of their softmax
+  bool softmax_after = false;             ///< over the chosen ones only
+  double scale = 1;                       ///< of the weights
+  int64_t groups = 1, used_groups = 1;    ///< experts are chosen among those of the best groups
+  int64_t group_votes = 2;                ///< best experts of a group whose sum ranks it
+  double gate_limit = 0, gate_slope = 0;  ///< gpt-oss: of what goes into the gate, of the gate's sigmoid
 };
 
 /// Linear attention: a state per value head instead of keys and values of all tokens.
@@ -84,6 +85,9 @@ struct Config {
   /// ("attention.sliding_window_pattern", "attention.layer_windows"). Layers with a window have the second
   /// rope if there are two.
   void alternate(const ModelFile& file, int64_t window, int64_t period);
+
+  /// The file's own activation where it names one: an architecture's is only the usual one.
+  void read_activation(const ModelFile& file);
 
   /// longrope has other frequencies for texts longer than this, from their first token on.
   int64_t rope_border() const;

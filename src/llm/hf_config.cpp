@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "io/safetensors.h"
+#include "llm/hf_defaults.h"
 
 namespace weft::llm {
 namespace {
@@ -102,7 +104,8 @@ void add_rope(HfValues& out, const Reader& config, const json& scaling_json, dou
     values["rope.scaling.yarn_beta_fast"] = scaling.number({"beta_fast"}).value_or(32);
     values["rope.scaling.yarn_beta_slow"] = scaling.number({"beta_slow"}).value_or(1);
     values["rope.scaling.yarn_truncate"] = scaling.flag("truncate", true);
-    const auto magnitude = [&](double m) { return *factor <= 1 ? 1 : 0.1 * m * std::log(*factor) + 1; };
+    const double by = scaling.required({"factor"});
+    const auto magnitude = [&](double m) { return by <= 1 ? 1 : 0.1 * m * std::log(by) + 1; };
     const std::optional<double> given = scaling.number({"attention_factor"}),
                                 mscale = scaling.number({"mscale"}), all = scaling.number({"mscale_all_dim"});
     if (given || (mscale && all)) {
@@ -139,13 +142,36 @@ std::vector<double> windows(const Reader& config, int64_t layers) {
     for (int64_t i = 0; i < layers; ++i)  // "LLLG": local, local, local, global
       result.push_back(pattern[static_cast<size_t>(i) % pattern.size()] == 'L' ? window.value_or(0) : 0);
   } else if (config.flag("use_sliding_window")) {
-    const double first = config.number({"max_window_layers"}).value_or(0);
-    for (int64_t i = 0; i < layers; ++i)
-      result.push_back(static_cast<double>(i) >= first ? window.value_or(0) : 0);
+    const std::string type = config.text({"model_type"}, "");
+    const double border = config.number({"max_window_layers"}).value_or(0);
+    for (int64_t i = 0; i < layers; ++i) {
+      const bool behind = static_cast<double>(i) >= border;
+      const bool has = type == "qwen3_moe" || (type == "qwen2_moe" ? !behind && i % 2 == 0 : behind);
+      result.push_back(has ? window.value_or(0) : 0);
+    }
   } else if (config.find({"use_sliding_window"})) {
     result.assign(static_cast<size_t>(layers), 0);
   }
   return result;
+}
+
+/// Variants that no pass here computes. Without a word they would give other logits.
+void refuse_variants(const Reader& config, const std::string& file) {
+  const std::string type = config.text({"model_type"}, "");
+  if (type == "falcon" && (config.flag("alibi") ||
+                           !(config.flag("parallel_attn", true) || config.flag("new_decoder_architecture"))))
+    fail(ErrorKind::unsupported, "[model] {}: falcon with 'alibi' or without 'parallel_attn' is not known",
+         file);
+  for (const char* key : {"use_bidirectional_attention", "apply_residual_connection_post_layernorm",
+                          "scale_attn_by_inverse_layer_idx", "add_cross_attention"})
+    if (config.flag(key))
+      fail(ErrorKind::unsupported, "[model] {}: {} with '{}' is not known", file, type, key);
+  if (const std::string positions = config.text({"position_embedding_type"}, "absolute");
+      type == "bert" && positions != "absolute")
+    fail(ErrorKind::unsupported, "[model] {}: position_embedding_type '{}' is not known", file,
+         one_line(positions));
+  if (type == "bert" && config.flag("is_decoder"))
+    fail(ErrorKind::unsupported, "[model] {}: bert with 'is_decoder' is not known", file);
 }
 
 /// DeepSeek's way to choose experts.
@@ -188,7 +214,11 @@ void add_linear_attention(HfValues& out, const Reader& config) {
 
 }  // namespace
 
-HfValues hf_values(const json& whole, const std::string& file) {
+HfValues hf_values(const json& given, const std::string& file) {
+  const std::string type = Reader(given, file).text({"model_type"}, "");
+  const json& defaults = hf_defaults(type);
+  json whole = defaults;
+  whole.update(given);
   const Reader config(whole, file);
   HfValues out;
   auto& values = out.values;
@@ -212,11 +242,7 @@ HfValues hf_values(const json& whole, const std::string& file) {
   copy("attention.head_count_kv", {"num_key_value_heads", "num_kv_heads"});
   if (const json* multi = config.find({"multi_query"}); multi && !config.flag("new_decoder_architecture"))
     values["attention.head_count_kv"] = config.flag("multi_query") ? 1.0 : heads;
-  if (config.text({"model_type"}, "") == "falcon" &&
-      (config.flag("alibi") ||
-       !(config.flag("parallel_attn", true) || config.flag("new_decoder_architecture"))))
-    fail(ErrorKind::unsupported, "[model] {}: falcon with 'alibi' or without 'parallel_attn' is not known",
-         file);
+  refuse_variants(config, file);
   const std::optional<double> still = config.number({"qk_nope_head_dim"});  // of a head beside what turns
   const double head_dim = still ? *still + config.required({"qk_rope_head_dim"})
                                 : config.number({"head_dim"}).value_or(std::floor(width / heads));
@@ -229,19 +255,29 @@ HfValues hf_values(const json& whole, const std::string& file) {
   if (const std::optional<double> scalar = config.number({"query_pre_attn_scalar"}))
     values["attention.scale"] = 1 / std::sqrt(*scalar);
   copy("attention.scale", {"attention_multiplier"});
+  if (type == "gpt2" && !config.flag("scale_attn_weights", true)) values["attention.scale"] = 1.0;
   copy("embedding_scale", {"embedding_multiplier"});
   copy("residual_scale", {"residual_multiplier"});
   copy("logit_scale", {"logits_scaling", "logit_scale"});
+  if (const std::string name =
+          config.text({"hidden_activation", "hidden_act", "activation_function", "activation"}, "");
+      !name.empty())
+    values["hidden_activation"] = name;
   copy("attn_logit_softcapping", {"attn_logit_softcapping"});
   copy("final_logit_softcapping", {"final_logit_softcapping"});
-  copy("attention.sliding_window", {"sliding_window"});
+  if (type != "llama") copy("attention.sliding_window", {"sliding_window"});  // which llama does not look at
   if (const json* pattern = config.find({"sliding_window_pattern"}); pattern && pattern->is_number())
     values["attention.sliding_window_pattern"] = pattern->get<double>();
   copy("attention.clamp_kqv", {"clip_qkv"});
   if (const std::vector<double> list = windows(config, static_cast<int64_t>(layers)); !list.empty())
     values["attention.layer_windows"] = list;
-  if (const std::vector<double> list = config.numbers("no_rope_layers"); !list.empty())
+  if (std::vector<double> list = config.numbers("no_rope_layers"); !list.empty()) {
     values["rope.layers"] = list;  // despite its name: 1 where a layer has one
+  } else if (const std::optional<double> interval = config.number({"no_rope_layer_interval"})) {
+    for (double i = 1; i <= layers; ++i) list.push_back(std::fmod(i, *interval) == 0 ? 0 : 1);
+    values["rope.layers"] = list;
+  }
+  if (config.find({"rope_interleave"})) values["rope.interleave"] = config.flag("rope_interleave");
   if (config.find({"use_parallel_residual"}))
     values["use_parallel_residual"] = config.flag("use_parallel_residual");
 
@@ -249,7 +285,10 @@ HfValues hf_values(const json& whole, const std::string& file) {
   copy("expert_used_count", {"num_experts_per_tok", "num_experts_per_token"});
   copy("expert_feed_forward_length", {"moe_intermediate_size"});
   copy("expert_shared_feed_forward_length", {"shared_expert_intermediate_size"});
-  if (config.find({"norm_topk_prob"})) values["expert_weights_norm"] = config.flag("norm_topk_prob");
+  if (config.find({"norm_topk_prob"}) && type != "deepseek_v2")  // which does not look at it
+    values["expert_weights_norm"] = config.flag("norm_topk_prob");
+  copy("expert_gate_limit", {"swiglu_limit"});
+  copy("expert_gate_slope", {"swiglu_alpha"});
   add_groups(out, config);
   add_linear_attention(out, config);
 
@@ -260,16 +299,23 @@ HfValues hf_values(const json& whole, const std::string& file) {
   const Reader rope(*full, file);
   const double base =
       rope.number({"rope_theta"}).value_or(config.number({"rope_theta", "rotary_emb_base"}).value_or(10'000));
-  const double part = rope.number({"partial_rotary_factor"})
-                          .value_or(config.number({"partial_rotary_factor", "rotary_pct"}).value_or(1));
+  const bool in_part = defaults.contains("partial_rotary_factor") || defaults.contains("rotary_pct");
+  const double part = in_part
+                          ? rope.number({"partial_rotary_factor"})
+                                .value_or(config.number({"partial_rotary_factor", "rotary_pct"}).value_or(1))
+                          : 1;
   if (!(part >= 0 && part <= 1)) fail(ErrorKind::io, "[model] {}: {} of a head turns", file, part);
   const auto dims = static_cast<int64_t>(still ? head_dim - *still : head_dim * part);
   add_rope(out, config, *full, base, dims - dims % 2, context, file);
   copy("rope.freq_base_swa", {"rope_local_base_freq"});
-  if (scaling->contains("sliding_attention"))
-    if (const std::optional<double> local =
-            Reader((*scaling)["sliding_attention"], file).number({"rope_theta"}))
-      values["rope.freq_base_swa"] = *local;
+  if (const auto found = scaling->find("sliding_attention"); found != scaling->end()) {
+    const Reader local(*found, file);
+    if (const std::string kind = local.text({"rope_type", "type"}, "default"); kind != "default")
+      fail(ErrorKind::unsupported, "[model] {}: rope_type '{}' of layers with a window is not known", file,
+           one_line(kind));
+    if (const std::optional<double> theta = local.number({"rope_theta"}))
+      values["rope.freq_base_swa"] = *theta;
+  }
   return out;
 }
 

@@ -113,6 +113,8 @@ const std::vector<HfFamily>& families() {
         {"phi",
          "phi2",
          {{"model.layers.N.self_attn.dense", "blk.N.attn_output"},
+          {"model.layers.N.self_attn.q_layernorm", "blk.N.attn_q_norm"},
+          {"model.layers.N.self_attn.k_layernorm", "blk.N.attn_k_norm"},
           {"model.layers.N.mlp.fc1", "blk.N.ffn_up"},
           {"model.layers.N.mlp.fc2", "blk.N.ffn_down"},
           {"model.final_layernorm", "output_norm"}}},

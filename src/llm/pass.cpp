@@ -92,7 +92,9 @@ Array Pass::logits(const Array& hidden) {
   Array x = wanted(hidden);
   if (has("output_norm")) x = norm("output_norm", x);
   if (batch_.activations) return x;
-  x = product(has("output") ? "output" : "token_embd", x, c.vocabulary, x.shape(0) > kManyLogits ? 8 : kBits);
+  const bool own = has("output");
+  x = product(own ? "output" : "token_embd", x, c.vocabulary, x.shape(0) > kManyLogits ? 8 : kBits);
+  if (!own) x = with_bias("output", x);
   if (c.logit_scale != 1) x = x * c.logit_scale;
   return c.final_softcap > 0 ? tanh(x / c.final_softcap) * c.final_softcap : x;
 }
@@ -237,6 +239,8 @@ Array Pass::activate(const Array& x) const {
       return gelu(x);
     case Activation::gelu_tanh:
       return call("gelu", {x}, {{"approximate", std::string("tanh")}});
+    case Activation::relu:
+      return relu(x);
     case Activation::relu_squared:
       return square(relu(x));
   }

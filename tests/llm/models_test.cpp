@@ -144,6 +144,70 @@ TEST_SUITE("base: models") {
     }
   }
 
+  TEST_CASE("what a config leaves out is as in transformers") {
+    const std::pair<std::string, std::vector<std::string>> cases[] = {
+        {"gpt2", {"layer_norm_epsilon", "activation_function"}},
+        {"gptneox", {"layer_norm_eps"}},
+        {"stablelm", {"layer_norm_eps"}},
+        {"starcoder2", {"norm_epsilon"}},
+        {"phi2", {"layer_norm_eps", "rope_parameters"}},
+        {"glm4", {"rope_parameters"}},
+        {"nemotron", {"norm_eps", "rope_parameters"}},
+        {"gptoss", {"rope_parameters", "layer_types"}},
+        {"lfm2", {"rope_parameters", "norm_eps"}},
+        {"qwen2moe", {"norm_topk_prob"}},
+        {"qwen3moe", {"norm_topk_prob"}},
+        {"qwen3next", {"norm_topk_prob"}},
+        {"qwen35", {"rope_parameters", "linear_conv_kernel_dim"}},
+        {"deepseek3", {"norm_topk_prob"}},
+    };
+    for (const auto& [name, keys] : cases) {
+      CAPTURE(name);
+      const Copy copy(name);
+      json config = read_json(copy.path / "config.json");
+      for (const std::string& key : keys) CHECK(config.erase(key) == 1);
+      write_text(copy.path / "config.json", config.dump());
+      CHECK(conform::model_difference(
+                {.model = copy.path, .expect = copy.path / "expect.safetensors", .max = 0.005}, Device()) ==
+            "");
+    }
+  }
+
+  TEST_CASE("keys that transformers does not look at change nothing") {
+    for (const auto& [key, value] :
+         {std::pair<std::string, json>{"sliding_window", 3}, {"partial_rotary_factor", 0.5}}) {
+      CAPTURE(key);
+      const Copy copy("llama");
+      copy.set(key, value);
+      CHECK(conform::model_difference(
+                {.model = copy.path, .expect = copy.path / "expect.safetensors", .max = 0.005}, Device()) ==
+            "");
+    }
+  }
+
+  TEST_CASE("a config's activation counts, not the architecture's usual one") {
+    const auto logits = [](const std::string& name, const std::string& key, const std::string& value) {
+      const Copy copy(name);
+      if (!value.empty()) copy.set(key, value);
+      Model model(copy.path, {.context = 16, .cache_type = quant::Type::f32});
+      Sequence sequence = model.new_sequence();
+      return model.run(sequence, std::vector<TokenId>{5, 9, 3});
+    };
+    const auto same = [&](const std::string& name, const std::string& key, const std::string& one,
+                          const std::string& other) {
+      return difference(logits(name, key, one), logits(name, key, other)) < 1e-5;
+    };
+    CHECK(same("llama", "hidden_act", "silu", ""));
+    CHECK_FALSE(same("llama", "hidden_act", "relu", ""));
+    CHECK_FALSE(same("llama", "hidden_act", "gelu", "relu"));
+    CHECK(same("gpt2", "activation_function", "gelu_new", ""));
+    CHECK(same("gpt2", "activation_function", "gelu_pytorch_tanh", ""));
+    CHECK_FALSE(same("gpt2", "activation_function", "relu", ""));
+    CHECK_FALSE(same("falcon", "activation", "relu", ""));
+    CHECK_FALSE(same("nemotron", "hidden_act", "silu", ""));
+    CHECK_FALSE(same("gemma3", "hidden_activation", "silu", ""));
+  }
+
   TEST_CASE("longrope turns a text by its own length, whichever way it was reached") {
     const fs::path path = kModels / "phi3-border";  // its border is behind 20 tokens
     std::vector<TokenId> text;
@@ -335,6 +399,7 @@ TEST_SUITE("base: models") {
           "[model] FOLDER/config.json: 1000000000 layers, 4 heads, width 32");
     CHECK(with("num_hidden_layers", "two") ==
           "[model] FOLDER/config.json: 'num_hidden_layers' is not a number");
+    CHECK(with("hidden_act", "quick_gelu") == "[model] FOLDER: activation 'quick_gelu' is not known");
     CHECK(with("hidden_size", nullptr) == "[model] FOLDER/config.json: 'hidden_size' is missing");
     CHECK(with("rope_parameters", {{"rope_type", "spiral"}}) ==
           "[model] FOLDER/config.json: rope_type 'spiral' is not known");
@@ -344,6 +409,23 @@ TEST_SUITE("base: models") {
       CHECK(copy.complaint() ==
             "[model] FOLDER/config.json: falcon with 'alibi' or without 'parallel_attn' is not known");
     }
+    const auto refused = [](const std::string& name, const std::string& key, const json& value) {
+      const Copy copy(name);
+      copy.set(key, value);
+      return copy.complaint();
+    };
+    CHECK(refused("gemma3", "use_bidirectional_attention", true) ==
+          "[model] FOLDER/config.json: gemma3_text with 'use_bidirectional_attention' is not known");
+    CHECK(refused("bloom", "apply_residual_connection_post_layernorm", true).ends_with("is not known"));
+    CHECK(refused("gpt2", "scale_attn_by_inverse_layer_idx", true).ends_with("is not known"));
+    CHECK(refused("bert", "position_embedding_type", "relative_key") ==
+          "[model] FOLDER/config.json: position_embedding_type 'relative_key' is not known");
+    CHECK(refused("gemma3", "rope_parameters",
+                  {{"full_attention", {{"rope_type", "default"}}},
+                   {"sliding_attention", {{"rope_type", "linear"}, {"factor", 4}}}}) ==
+          "[model] FOLDER/config.json: rope_type 'linear' of layers with a window is not known");
+    CHECK(refused("llama", "rope_parameters", {{"rope_type", "yarn"}}) ==
+          "[model] FOLDER/config.json: 'factor' is missing");
     for (const std::string text : {"{\"model_type\":", "[]", ""}) {
       const Copy copy("llama");
       write_text(copy.path / "config.json", text);

@@ -16,7 +16,7 @@ void deepseek2(Config& c, const ModelFile& file) {
   if (c.head_dim <= rope.dims || c.value_dim <= 0 || c.head_dim > 1 << 20 || c.value_dim > 1 << 20)
     fail(ErrorKind::io, "[model] {}: heads of {} elements, {} of them turn; values of {}", file.name,
          c.head_dim, rope.dims, c.value_dim);
-  rope.neighbours = true;
+  rope.neighbours = file.flag("rope.interleave").value_or(true);
   c.attention_scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
   if (const double grows = file.number("rope.scaling.yarn_log_multiplier").value_or(0);
       grows > 0 && rope.scaling == "yarn" && rope.factor > 1) {

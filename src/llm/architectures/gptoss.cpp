@@ -5,9 +5,9 @@
 namespace weft::llm {
 namespace {
 
-constexpr double kAlpha = 1.702, kLimit = 7;
-
 void gptoss(Config& c, const ModelFile& file) {
+  c.experts.gate_limit = file.number("expert_gate_limit").value_or(7);
+  c.experts.gate_slope = file.number("expert_gate_slope").value_or(1.702);
   c.alternate(file, file.integer("attention.sliding_window").value_or(128), 2);
 }
 
@@ -16,10 +16,11 @@ Array experts(const Layer& l, const Array& x) {
   const Experts& e = c.experts;
   const Sorted best = topk(l.product("ffn_gate_inp", x, e.count), e.used);
   const Array one = unsqueeze(x, 1);
-  const Array gate = minimum(l.expert_product("ffn_gate_exps", one, best.indices, e.width), kLimit);
-  const Array up = clamp(l.expert_product("ffn_up_exps", one, best.indices, e.width), -kLimit, kLimit);
-  const Array down =
-      l.expert_product("ffn_down_exps", gate * sigmoid(gate * kAlpha) * (up + 1.0), best.indices, c.width);
+  const Array gate = minimum(l.expert_product("ffn_gate_exps", one, best.indices, e.width), e.gate_limit);
+  const Array up =
+      clamp(l.expert_product("ffn_up_exps", one, best.indices, e.width), -e.gate_limit, e.gate_limit);
+  const Array down = l.expert_product("ffn_down_exps", gate * sigmoid(gate * e.gate_slope) * (up + 1.0),
+                                      best.indices, c.width);
   return sum(down * unsqueeze(softmax(best.values, -1), -1), {1});
 }
 

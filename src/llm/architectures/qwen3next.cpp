@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "io/safetensors.h"
 #include "llm/architecture.h"
 #include "llm/recurrent.h"
 #include "ops/shorthand.h"
@@ -23,6 +24,9 @@ void qwen3next(Config& c, const ModelFile& file) {
       a.kernel < 2 || a.kernel > kMost)
     fail(ErrorKind::io, "[model] {}: linear attention of {} and {} heads, {} and {} elements, kernel {}",
          file.name, a.key_heads, a.value_heads, a.key_dim, inner, a.kernel);
+  if (const std::string name = file.text("hidden_activation").value_or("silu"); name != "silu")
+    fail(ErrorKind::unsupported, "[model] {}: linear attention has 'silu' as its activation, not '{}'",
+         file.name, one_line(name));
   // Blocks behind the last layer guess further tokens; they are not run.
   const int64_t guessing = file.integer("nextn_predict_layers").value_or(0);
   if (guessing < 0 || guessing >= std::ssize(c.layers))
