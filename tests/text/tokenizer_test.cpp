@@ -279,6 +279,12 @@ TEST_CASE("Unigram takes the best sum, not the longest piece") {
   CHECK(tokenizer.encode("") == Ids{});
 }
 
+TEST_CASE("a byte's token that is spelt in the text is that token") {
+  const std::string vocab = R"("vocab":[["<unk>",0],["<0x41>",-1],["<",-2],["0",-2],["x",-2]]})";
+  const Tokenizer tokenizer = from_json(R"({"type":"Unigram","unk_id":0,"byte_fallback":true,)" + vocab);
+  CHECK(tokenizer.encode("x<0x41>0A") == Ids{4, 1, 3, 1});
+}
+
 TEST_CASE("a file that is wrong, or asks for too much, is one line") {
   struct Row {
     std::string text, message;
