@@ -285,6 +285,13 @@ TEST_CASE("a byte's token that is spelt in the text is that token") {
   CHECK(tokenizer.encode("x<0x41>0A") == Ids{4, 1, 3, 1});
 }
 
+TEST_CASE("a character that is no token, where there is none for unknown ones, is not there") {
+  const Tokenizer tokenizer =
+      from_json(R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":[["a","b"]]})");
+  CHECK(tokenizer.encode("axb") == Ids{2});
+  CHECK(tokenizer.encode("a\u2581b") == Ids{2});
+}
+
 TEST_CASE("a file that is wrong, or asks for too much, is one line") {
   struct Row {
     std::string text, message;
