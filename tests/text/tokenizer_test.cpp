@@ -292,6 +292,13 @@ TEST_CASE("a character that is no token, where there is none for unknown ones, i
   CHECK(tokenizer.encode("a\u2581b") == Ids{2});
 }
 
+TEST_CASE("BERT's cleaning keeps what Unicode may assign one day") {
+  const Tokenizer tokenizer =
+      from_json(kWords, R"("normalizer":{"type":"BertNormalizer","lowercase":false})");
+  CHECK(tokenizer.encode("a\u200d") == Ids{1});
+  CHECK(tokenizer.encode("a\u0378") == Ids{0});
+}
+
 TEST_CASE("a file that is wrong, or asks for too much, is one line") {
   struct Row {
     std::string text, message;
