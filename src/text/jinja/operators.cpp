@@ -44,9 +44,18 @@ int64_t floor_divide(int64_t a, int64_t b) {
   return a / b - (downwards ? 1 : 0);
 }
 
+/// A rest of 0 has the sign of `b`.
 double floor_modulo(double a, double b) {
   const double rest = std::fmod(a, b);
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+/// Not floor(a / b): the quotient may have been rounded up to the next whole number.
+double floor_divide(double a, double b) {
+  const double rest = std::fmod(a, b);
+  const double whole = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0);
+  return whole == 0 ? std::copysign(0.0, a / b) : std::round(whole);
 }
 
 double power(double base, double exponent) {
@@ -84,7 +93,7 @@ Value real_arithmetic(std::string_view op, double a, double b) {
   if (op == "**") return power(a, b);
   if (b == 0) wrong("division by zero");
   if (op == "/") return a / b;
-  return op == "//" ? std::floor(a / b) : floor_modulo(a, b);
+  return op == "//" ? floor_divide(a, b) : floor_modulo(a, b);
 }
 
 Value concatenate(Interpreter& interpreter, const String& a, const String& b) {
