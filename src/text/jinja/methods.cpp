@@ -55,9 +55,10 @@ Value pad_method(I& interpreter, V& self, Arguments arguments) {
              fill ? fill->bytes() : " ", Where);
 }
 
-/// The characters [begin, end) that two optional arguments mean, as bytes.
+/// The characters [begin, end) that two optional arguments mean, as bytes; no range when begin is above end.
 std::pair<size_t, size_t> range_of(const std::string& bytes, V& begin, V& end) {
   const auto size = static_cast<int64_t>(character_count(bytes));
+  if (whole_argument("index", begin, 0) > size) return {1, 0};  // not even "" is there
   const auto place = [&](V& bound, int64_t otherwise) {
     const int64_t index = whole_argument("index", bound, otherwise);
     return byte_offset(bytes,
