@@ -210,6 +210,13 @@ const Row kRows[] = {
     {"{{ -3 % 1.5 }} {{ 0.0 % -3 }} {{ -12345 // 0.3 }} {{ -7.5 // 2 }}", "0.0 -0.0 -41151.0 -4.0"},
     {"{{ 'abc'.find('', 3) }}{{ 'abc'.find('', 4) }}{{ 'abc'.count('', 4) }}{{ 'abc'.startswith('', 4) }}",
      "3-10False"},
+    {"{{ d.keys() }}{{ ed.values() }}{{ [d.items()] }}{{ d.keys()[0] }}|{{ d.keys() is sequence }}",
+     "dict_keys(['b', 'a', 'items', 'C'])dict_values([])[dict_items([('b', 1), ('a', 2), ('items', 9), ('C', "
+     "'x')])]|False"},
+    {"{{ d.keys()|first }}{{ d.values()|list|last }}{{ d.items()|length }}{{ 'a' in d.keys() }}{{ not "
+     "ed.keys() "
+     "}}{{ d.keys() == ['b', 'a', 'items', 'C'] }}",
+     "bx4TrueTrueFalse"},
 };
 
 const char* const kErrors[] = {
@@ -246,6 +253,9 @@ const char* const kErrors[] = {
     "{{ [1,2] < [1,3] }}{{ 'a' < 'b' }}{{ 1 < 2.5 }}{{ 1 < 'a' }}",
     "{{ d|length }}{{ 5|length }}",
     "{{ n|string + 'x' }}{{ n ~ 'x' ~ f ~ none ~ true }}{{ 1 + 2 ~ 3 + 4 }}",
+    "{{ d.keys()|tojson }}",
+    "{{ d.keys() + ['x'] }}",
+    "{{ d.items()[1:] }}",
     "{% call undefd() %}x{% endcall %}",
     "{{ {'b':1,'a':{'d':1,'c':2}} | tojson(sort_keys=true) }}{{ {1:2, none:3, true:4, 2.5:1} | tojson }}{{ "
     "undef | tojson }}",

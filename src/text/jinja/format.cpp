@@ -147,7 +147,7 @@ class PercentFormat {
       if (at_ < bytes_.size()) directive(out);
     }
     // Python lets whatever can be indexed by a name pass.
-    const bool may_be_left = value_.dict() || value_.is_undefined() || (value_.items() && !value_.is_tuple());
+    const bool may_be_left = value_.dict() || value_.is_undefined() || value_.is_list();
     if (!may_be_left && next_ < (value_.is_tuple() ? value_.items()->size() : 1))
       wrong("not all arguments converted during string formatting");
     return out;

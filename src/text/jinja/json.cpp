@@ -90,7 +90,7 @@ class Writer {
     const size_t before = out_.size();
     if (value.text())
       string(value.text()->bytes());
-    else if (value.items())
+    else if (value.is_list() || value.is_tuple())
       list(*value.items());
     else if (value.dict())
       object(*value.dict());

@@ -269,20 +269,20 @@ Value dict_get(I& interpreter, V& self, Arguments arguments) {
 Value dict_keys(I&, V& self, Arguments) {
   List keys;
   for (const auto& [key, value] : self.dict()->pairs()) keys.push_back(key);
-  return keys;
+  return {std::move(keys), Sequence::Shape::keys};
 }
 
 Value dict_values(I&, V& self, Arguments) {
   List values;
   for (const auto& [key, value] : self.dict()->pairs()) values.push_back(value);
-  return values;
+  return {std::move(values), Sequence::Shape::values};
 }
 
 Value dict_items(I&, V& self, Arguments) {
   List items;
   for (const auto& [key, value] : self.dict()->pairs())
     items.push_back({List{key, value}, Sequence::Shape::tuple});
-  return items;
+  return {std::move(items), Sequence::Shape::items};
 }
 
 constexpr Row<MethodFunction> kDict[] = {

@@ -128,13 +128,14 @@ Value arithmetic(Interpreter& interpreter, std::string_view op, const Value& a, 
   if (a.is_number() && b.is_number()) return real_arithmetic(op, *a.number(), *b.number());
   if (op == "+") {
     if (a.string() && b.string()) return concatenate(interpreter, *a.string(), *b.string());
-    if (a.sequence() && b.sequence() && a.is_tuple() == b.is_tuple())
+    if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple()))
       return concatenate(interpreter, *a.sequence(), *b.sequence());
   }
   if (op == "*") {
     const Value &many = a.whole() ? b : a, &count = a.whole() ? a : b;
     if (many.text() && count.whole()) return repeat(interpreter.budget(), *many.text(), *count.whole());
-    if (many.sequence() && count.whole()) return repeat_items(interpreter, *many.sequence(), *count.whole());
+    if ((many.is_list() || many.is_tuple()) && count.whole())
+      return repeat_items(interpreter, *many.sequence(), *count.whole());
   }
   no_such_operation(op, a, b);
 }
@@ -176,7 +177,8 @@ Value negate(const Value& value) {
 Value slice(Interpreter& interpreter, const Value& value, const Value& begin, const Value& end,
             const Value& step) {
   if (value.is_undefined()) wrong("{}", value.reason());
-  if (!value.text() && !value.items()) wrong("'{}' object cannot be sliced", value.type_name());
+  if (!value.text() && !value.is_list() && !value.is_tuple())
+    wrong("'{}' object cannot be sliced", value.type_name());
   interpreter.budget().step(weight(value));
   const auto size =
       static_cast<int64_t>(value.items() ? value.items()->size() : character_count(value.text()->bytes()));

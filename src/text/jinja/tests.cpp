@@ -30,7 +30,7 @@ bool is_iterable(V& value) {
 
 /// What has a length and can be indexed, as Jinja2 asks it.
 bool is_sequence(V& value) {
-  return value.text() || value.items() || value.dict() || value.is_undefined();
+  return value.text() || value.is_list() || value.is_tuple() || value.dict() || value.is_undefined();
 }
 
 bool is_true(V& value) {

@@ -48,6 +48,7 @@ void append_repr(Budget& budget, const Value& value, std::string& out) {
   const size_t before = out.size();
   if (const Sequence* sequence = value.sequence()) {
     const bool tuple = value.is_tuple();
+    if (value.is_view()) (out += value.type_name()) += '(';
     out += tuple ? '(' : '[';
     for (const Value& item : *sequence->items) {
       if (&item != &sequence->items->front()) out += ", ";
@@ -55,6 +56,7 @@ void append_repr(Budget& budget, const Value& value, std::string& out) {
     }
     if (tuple && sequence->items->size() == 1) out += ',';
     out += tuple ? ')' : ']';
+    if (value.is_view()) out += ')';
     return;
   }
   if (const Dict* dict = value.dict()) {
@@ -127,6 +129,10 @@ bool Value::truthy() const {
 std::string_view Value::type_name() const {
   constexpr std::string_view kNames[] = {"Undefined", "NoneType", "bool", "int",       "float",
                                          "str",       "list",     "dict", "generator", "object"};
+  if (is_view()) {
+    constexpr std::string_view kViews[] = {"dict_keys", "dict_values", "dict_items"};
+    return kViews[static_cast<size_t>(sequence()->shape) - static_cast<size_t>(Sequence::Shape::keys)];
+  }
   return is_tuple() ? "tuple" : kNames[data_.index()];
 }
 
@@ -209,7 +215,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
   }
   if (a.items() && b.items()) {
     const List &x = *a.items(), &y = *b.items();
-    if (a.is_tuple() != b.is_tuple() || x.size() != y.size()) return false;
+    if (a.type_name() != b.type_name() || x.size() != y.size()) return false;
     for (size_t i = 0; i < x.size(); ++i)
       if (!equal(budget, x[i], y[i])) return false;
     return true;
@@ -235,7 +241,7 @@ int compare(Budget& budget, const Value& a, const Value& b) {
     budget.step(a.text()->size() / 256);
     return order(a.text()->bytes(), b.text()->bytes());  // UTF-8 sorts as its characters do
   }
-  if (a.items() && b.items() && a.is_tuple() == b.is_tuple()) {
+  if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple())) {
     const List &x = *a.items(), &y = *b.items();
     for (size_t i = 0; i < std::min(x.size(), y.size()); ++i)
       if (!equal(budget, x[i], y[i])) return compare(budget, x[i], y[i]);

@@ -31,7 +31,9 @@ struct String {
   bool markup = false;  ///< went through `safe` or `escape`: adding to it escapes the other side
 };
 struct Sequence {
-  enum class Shape { list, tuple, group };  ///< a group is what `groupby` makes: (grouper, list)
+  /// A group is what `groupby` makes: (grouper, list). Keys, values and items are views of a dict: they can
+  /// be gone through and have a length, but no item can be asked for.
+  enum class Shape { list, tuple, group, keys, values, items };
   std::shared_ptr<const List> items;
   Shape shape = Shape::list;
 };
@@ -84,7 +86,9 @@ class Value {
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }
-  bool is_tuple() const { return sequence() && sequence()->shape != Sequence::Shape::list; }
+  bool is_tuple() const { return sequence() && !is_list() && !is_view(); }
+  bool is_list() const { return sequence() && sequence()->shape == Sequence::Shape::list; }
+  bool is_view() const { return sequence() && sequence()->shape >= Sequence::Shape::keys; }
   bool is_number() const { return integer() || real() || boolean(); }
 
   /// Booleans are 0 and 1, as in Python. nullopt for what is no whole number.
