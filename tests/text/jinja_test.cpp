@@ -12,7 +12,7 @@ using test::error_of;
 namespace {
 
 const std::string kVariables =
-    R"json({"s": "Hello World", "e": "", "u": "naïve ß 漢字 😀 Ünï", "n": 5, "z": 0, "neg": -7, "f": 2.5, "big": 1e+20, "t": true, "fl": false, "no": null, "l": [3, 1, 2], "ls": ["b", "A", "c", "a"], "d": {"b": 1, "a": 2, "items": 9, "C": "x"}, 
+    R"json({"s": "Hello World", "e": "", "u": "naïve ß 漢字 😀 Ünï", "n": 5, "z": 0, "huge": 18446744073709551615, "lower": -123456789012345678901234567890, "neg": -7, "f": 2.5, "big": 1e+20, "t": true, "fl": false, "no": null, "l": [3, 1, 2], "ls": ["b", "A", "c", "a"], "d": {"b": 1, "a": 2, "items": 9, "C": "x"}, 
 "nested": {"a": {"b": [1, {"c": "deep"}]}}, 
 "m": [{"role": "user", "n": 2, "x": "B"}, {"role": "assistant", "n": 1, "x": "a"}, {"role": "user", "n": 3, "x": "b"}], "q": "it's \"q\" \\ \n\t<&>", "sp": "  a b  c \n", "el": [], "ed": {}, 
 "mix": [1, "a", null, 2.0, true, [1, 2], {"k": "v"}], "fs": [1.5, 2, 1e-07, 1.2345678901234568e+17, 1e+16, 0.1, 100.0, -0.0]})json";
@@ -217,6 +217,11 @@ const Row kRows[] = {
      "ed.keys() "
      "}}{{ d.keys() == ['b', 'a', 'items', 'C'] }}",
      "bx4TrueTrueFalse"},
+    {"{{ huge }} {{ huge|tojson }} {{ [huge, lower] }} {{ huge is integer }}{{ huge > n }}{{ huge == huge "
+     "}}{{ {huge: 1}[huge] "
+     "}}",
+     "18446744073709551615 18446744073709551615 [18446744073709551615, -123456789012345678901234567890] "
+     "TrueTrueTrue1"},
 };
 
 const char* const kErrors[] = {
@@ -256,6 +261,8 @@ const char* const kErrors[] = {
     "{{ d.keys()|tojson }}",
     "{{ d.keys() + ['x'] }}",
     "{{ d.items()[1:] }}",
+    "{{ huge + 1 }}",
+    "{{ -huge }}",
     "{% call undefd() %}x{% endcall %}",
     "{{ {'b':1,'a':{'d':1,'c':2}} | tojson(sort_keys=true) }}{{ {1:2, none:3, true:4, 2.5:1} | tojson }}{{ "
     "undef | tojson }}",

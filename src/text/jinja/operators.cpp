@@ -125,6 +125,7 @@ Value repeat_items(Interpreter& interpreter, const Sequence& sequence, int64_t c
 Value arithmetic(Interpreter& interpreter, std::string_view op, const Value& a, const Value& b) {
   if (op == "%" && a.text()) return format_percent(interpreter.budget(), *a.text(), b);
   if (a.whole() && b.whole()) return whole_arithmetic(op, *a.whole(), *b.whole());
+  if ((a.huge() && b.is_number()) || (b.huge() && a.is_number())) too_large();
   if (a.is_number() && b.is_number()) return real_arithmetic(op, *a.number(), *b.number());
   if (op == "+") {
     if (a.string() && b.string()) return concatenate(interpreter, *a.string(), *b.string());
@@ -170,6 +171,7 @@ bool contains(Interpreter& interpreter, const Value& container, const Value& ite
 Value negate(const Value& value) {
   if (const auto whole = value.whole()) return subtract(0, *whole);
   if (value.real()) return -*value.real();
+  if (value.huge()) too_large();
   if (value.is_undefined()) wrong("{}", value.reason());
   wrong("bad operand type for unary -: '{}'", value.type_name());
 }

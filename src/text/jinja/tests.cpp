@@ -82,7 +82,7 @@ constexpr Row<TestFunction> kTests[] = {
     {"boolean", plain<[](V& v) { return v.boolean() != nullptr; }>},
     {"true", plain<is_true>},
     {"false", plain<is_false>},
-    {"integer", plain<[](V& v) { return v.integer() != nullptr; }>},
+    {"integer", plain<[](V& v) { return v.integer() || v.huge(); }>},
     {"float", plain<[](V& v) { return v.real() != nullptr; }>},
     {"number", plain<[](V& v) { return v.is_number(); }>},
     {"string", plain<[](V& v) { return v.text() != nullptr; }>},

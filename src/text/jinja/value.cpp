@@ -106,6 +106,7 @@ std::optional<int64_t> Value::whole() const {
 
 std::optional<double> Value::number() const {
   if (real()) return *real();
+  if (huge()) return huge()->nearest;
   if (const auto value = whole()) return static_cast<double>(*value);
   return std::nullopt;
 }
@@ -119,6 +120,7 @@ bool Value::truthy() const {
   if (boolean()) return *boolean();
   if (integer()) return *integer() != 0;
   if (real()) return *real() != 0;
+  if (huge()) return true;
   if (text()) return !text()->empty();
   if (items()) return !items()->empty();
   if (dict()) return dict()->size() != 0;
@@ -127,8 +129,8 @@ bool Value::truthy() const {
 }
 
 std::string_view Value::type_name() const {
-  constexpr std::string_view kNames[] = {"Undefined", "NoneType", "bool", "int",       "float",
-                                         "str",       "list",     "dict", "generator", "object"};
+  constexpr std::string_view kNames[] = {"Undefined", "NoneType", "bool",      "int",    "float", "str",
+                                         "list",      "dict",     "generator", "object", "int"};
   if (is_view()) {
     constexpr std::string_view kViews[] = {"dict_keys", "dict_values", "dict_items"};
     return kViews[static_cast<size_t>(sequence()->shape) - static_cast<size_t>(Sequence::Shape::keys)];
@@ -141,6 +143,7 @@ bool Value::same_as(const Value& other) const {
   if (boolean()) return *boolean() == *other.boolean();
   if (integer()) return *integer() == *other.integer();
   if (real()) return *real() == *other.real();
+  if (huge()) return *huge()->digits == *other.huge()->digits;
   if (text()) return text() == other.text();
   if (items()) return items() == other.items();
   if (dict()) return dict() == other.dict();
@@ -189,6 +192,7 @@ std::string hash_key(Budget& budget, const Value& value) {
       return fmt::format("n{}", static_cast<int64_t>(*real));
     return fmt::format("n{}", *real);
   }
+  if (value.huge()) return "n" + *value.huge()->digits;
   if (value.is_none()) return "N";
   if (value.is_undefined()) return "U";
   if (value.object()) return fmt::format("o{}", fmt::ptr(value.object()));
@@ -208,6 +212,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
   Budget::Level level(budget);
   budget.step();
   if (a.integer() && b.integer()) return *a.integer() == *b.integer();
+  if (a.huge() && b.huge()) return a.same_as(b);
   if (a.is_number() && b.is_number()) return *a.number() == *b.number();
   if (a.text() && b.text()) {
     budget.step(a.text()->size() / 256);
@@ -272,6 +277,7 @@ Text to_text(Budget& budget, const Value& value) {
   if (value.boolean()) return {*value.boolean() ? "True" : "False", true};
   if (value.integer()) return {fmt::to_string(*value.integer()), true};
   if (value.real()) return {repr(*value.real()), true};
+  if (value.huge()) return {*value.huge()->digits, true};
   if (value.object()) return {value.object()->describe(), false};
   if (value.generator()) return {"<generator object>", true};
   return repr(budget, value);
