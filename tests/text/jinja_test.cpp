@@ -263,6 +263,8 @@ const char* const kErrors[] = {
     "{{ d.items()[1:] }}",
     "{{ huge + 1 }}",
     "{{ -huge }}",
+    "{{ '{:d}'.format(f) }}",
+    "{{ '%x' % f }}",
     "{% call undefd() %}x{% endcall %}",
     "{{ {'b':1,'a':{'d':1,'c':2}} | tojson(sort_keys=true) }}{{ {1:2, none:3, true:4, 2.5:1} | tojson }}{{ "
     "undef | tojson }}",
