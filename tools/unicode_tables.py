@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode_tables.cpp from Python's unicodedata.
+"""Writes src/text/unicode_tables.cpp from Python's unicodedata, and from PyPI's regex, which knows scripts and
+properties.
 
+    pip install regex
     tools/unicode_tables.py > src/text/unicode_tables.cpp
 
-The Unicode version is the one of the Python that runs it (3.13: 15.1). Scripts are not part of unicodedata; the
-first word of a name gives them, which is right for letters and for nearly all other characters.
+The Unicode version is the one of the Python that runs it (3.13: 15.1).
 """
 
 import sys
 import unicodedata
+
+import regex
 
 CATEGORIES = "Cn Cc Cf Co Cs Ll Lm Lo Lt Lu Mc Me Mn Nd Nl No Pc Pd Pe Pf Pi Po Ps Sc Sk Sm So Zl Zp Zs".split()
 SCRIPTS = (
     "Arabic Armenian Bengali Bopomofo Cyrillic Devanagari Ethiopic Georgian Greek Gujarati Gurmukhi Han Hangul Hebrew "
     "Hiragana Kannada Katakana Khmer Lao Latin Malayalam Mongolian Myanmar Oriya Sinhala Tamil Telugu Thai Tibetan"
 ).split()
-HAN_NAMES = ("CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "CJK RADICAL", "KANGXI RADICAL")
-HAN_OTHER = {0x3005, 0x3007, *range(0x3021, 0x302A), *range(0x3038, 0x303C)}
-COMMON = {0x30FB, 0x30FC, 0xFF70}  # named after a script, used with several
+PROPERTIES = "Alphabetic Lowercase Uppercase".split()
 ALL = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 HANGUL = range(0xAC00, 0xD7A4)  # composed by arithmetic
 
@@ -26,14 +27,14 @@ def category(code):
     return unicodedata.category(chr(code))
 
 
-def script(char):
-    name = unicodedata.name(char, "")
-    if name.startswith(HAN_NAMES) or ord(char) in HAN_OTHER:
-        return "Han"
-    word = name.removeprefix("HALFWIDTH ").removeprefix("FULLWIDTH ").split(" ")[0].capitalize()
-    if word not in SCRIPTS or ord(char) in COMMON:
-        return None
-    return word if unicodedata.category(char)[0] in "LMN" or ord(char) < 0x1100 else None
+def property_ranges():
+    """[(first, last, index of the name)]: scripts, then properties, which share characters with them."""
+    rows = []
+    for index, name in enumerate(SCRIPTS + PROPERTIES):
+        members = regex.compile(rf"\p{{{'Script=' if name in SCRIPTS else ''}{name}}}")
+        codes = [ord(c) for c in ALL if members.match(c) and unicodedata.category(c) != "Cn"]
+        rows += ranges((code, index) for code in codes)
+    return sorted(rows)
 
 
 def ranges(pairs):
@@ -83,7 +84,7 @@ def emit(name, kind, rows):
 def main():
     canonical, compatible = decompositions("NFD"), decompositions("NFKD")
     pool = ""
-    for text in sorted({*canonical.values(), *compatible.values()}, key=len, reverse=True):
+    for text in sorted({*canonical.values(), *compatible.values()}, key=lambda text: (-len(text), text)):
         if text not in pool:
             pool += text
     place = lambda text: (pool.index(text), len(text))
@@ -102,8 +103,7 @@ namespace weft::unicode {{
     emit("CategoryStarts", "CategoryStart",
          [(first, CATEGORIES.index(value)) for first, _, value in ranges((c, category(c)) for c in range(0x110000))])
     emit("LowerRanges", "LowerRange", lower_ranges())
-    emit("ScriptRanges", "ValueRange",
-         [(first, last, SCRIPTS.index(value)) for first, last, value in ranges((ord(c), script(c)) for c in ALL) if value])
+    emit("PropertyRanges", "ValueRange", property_ranges())
     emit("CombiningClasses", "ValueRange",
          [row for row in ranges((ord(c), unicodedata.combining(c)) for c in ALL) if row[2]])
     emit("Canonical", "Decomposition", [(ord(c), *place(text)) for c, text in canonical.items()])
@@ -111,7 +111,7 @@ namespace weft::unicode {{
          [(ord(c), *place(text)) for c, text in compatible.items() if canonical.get(c) != text])
     emit("Compositions", "Composition", sorted(pairs))
     emit("DecompositionPool", "char32_t", [(ord(c),) for c in pool])
-    emit("ScriptNames", "std::string_view", [(f'"{name}"',) for name in SCRIPTS])
+    emit("PropertyNames", "std::string_view", [(f'"{name}"',) for name in SCRIPTS + PROPERTIES])
     print("}  // namespace weft::unicode")
 
 

@@ -50,7 +50,9 @@ class Bpe final : public TokenModel {
       : vocabulary_(std::move(vocabulary)),
         options_(std::move(options)),
         merges_(options_.merges.size()),
-        cuts_(*vocabulary_) {
+        cuts_(*vocabulary_),
+        cuts_words_(options_.unknown != kNoToken ||
+                    vocabulary_->find_plain(options_.continuation + "\u2581") != kNoToken) {
     std::string whole;
     for (size_t rank = 0; rank < options_.merges.size(); ++rank) {
       const auto& [left, right] = options_.merges[rank];
@@ -77,7 +79,7 @@ class Bpe final : public TokenModel {
       }
     bool after_unknown = false;
     for (size_t pos = 0; pos < piece.size();) {
-      const size_t end = pos + cuts_.first(piece.substr(pos));
+      const size_t end = cuts_words_ ? pos + cuts_.first(piece.substr(pos)) : piece.size();
       merge(piece, pos, end, merger);
       for (const Merger::Symbol& symbol : merger.symbols()) {
         if (symbol.size == 0) continue;
@@ -117,6 +119,7 @@ class Bpe final : public TokenModel {
   BpeOptions options_;
   Merges merges_;
   WordCuts cuts_;
+  bool cuts_words_;  // not where a "▁" vanishes: what is before and behind it may merge then
 };
 
 class Spm final : public TokenModel {

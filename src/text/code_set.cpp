@@ -21,13 +21,6 @@ std::string folded(std::string_view name) {
   return result;
 }
 
-CodeSet of_script(size_t script) {
-  CodeSet result;
-  for (const unicode::ValueRange& row : unicode::kScriptRanges)
-    if (row.value == script) result = result | CodeSet::range(row.first, row.last);
-  return result;
-}
-
 }  // namespace
 
 CodeSet::CodeSet(std::vector<Range> ranges) {
@@ -69,15 +62,29 @@ CodeSet CodeSet::words() {
          range(0x24B6, 0x24E9) | range(0x1F130, 0x1F149) | range(0x1F150, 0x1F169) | range(0x1F170, 0x1F189);
 }
 
+CodeSet CodeSet::words_alone() {
+  return words() | range(0xB2, 0xB3) | range(0xB9, 0xB9) | range(0xBC, 0xBE);
+}
+
+CodeSet CodeSet::of_property(size_t index) {
+  std::vector<Range> ranges;
+  for (const unicode::ValueRange& row : unicode::kPropertyRanges)
+    if (row.value == index) ranges.emplace_back(row.first, row.last);
+  return CodeSet(std::move(ranges));
+}
+
 bool CodeSet::named(std::string_view name, CodeSet& result) {
   if (const auto categories = unicode::categories_named(name)) {
     result = of_categories(*categories);
     return true;
   }
-  const std::string key = folded(name);
-  for (size_t i = 0; i < unicode::kScriptNames.size(); ++i)
-    if (folded(unicode::kScriptNames[i]) == key) {
-      result = of_script(i);
+  std::string key = folded(name);
+  for (const auto& [alias, property] :
+       {std::pair("alpha", "alphabetic"), {"lower", "lowercase"}, {"upper", "uppercase"}})
+    if (key == alias) key = property;
+  for (size_t i = 0; i < unicode::kPropertyNames.size(); ++i)
+    if (folded(unicode::kPropertyNames[i]) == key) {
+      result = of_property(i);
       return true;
     }
   struct Named {
@@ -94,14 +101,7 @@ bool CodeSet::named(std::string_view name, CodeSet& result) {
                          {"symbol", kSymbol},
                          {"separator", kSeparator},
                          {"other", kOther},
-                         {"alpha", kLetter | kMark | kLetterNumber},
-                         {"alphabetic", kLetter | kLetterNumber},
-                         {"alnum", kLetter | kMark | kLetterNumber | kDigit},
                          {"digit", kDigit},
-                         {"upper", kCapitalLetter},
-                         {"uppercase", kCapitalLetter},
-                         {"lower", kSmallLetter},
-                         {"lowercase", kSmallLetter},
                          {"punct", kPunctuation | kSymbol},
                          {"cntrl", kControl}};
   if (const auto found = std::ranges::find(kinds, std::string_view(key), &Named::name);
@@ -113,6 +113,9 @@ bool CodeSet::named(std::string_view name, CodeSet& result) {
     result = spaces();
   } else if (key == "word") {
     result = words();
+  } else if (key == "alnum") {
+    named("alphabetic", result);
+    result = result | of_categories(kDigit);
   } else if (key == "any") {
     result = range(0, kLast);
   } else if (key == "ascii") {

@@ -18,8 +18,12 @@ class CodeSet {
   static CodeSet range(char32_t first, char32_t last);
   static CodeSet of_categories(unicode::Categories categories);
   static CodeSet spaces();  ///< \s
-  static CodeSet words();   ///< \w
-  /// A category, a script or a POSIX class by its name in \p{...} or [:...:]; false when there is none.
+  static CodeSet words();   ///< \w inside brackets
+  /// \w alone, and what \b looks at: Oniguruma has a table of its own for Latin-1 there, in which superscript
+  /// digits and fractions belong to words.
+  static CodeSet words_alone();
+  /// A category, a script, a property or a POSIX class by its name in \p{...} or [:...:]; false when there is
+  /// none.
   static bool named(std::string_view name, CodeSet& result);
 
   CodeSet operator|(const CodeSet& other) const;
@@ -36,6 +40,7 @@ class CodeSet {
  private:
   using Range = std::pair<char32_t, char32_t>;
   explicit CodeSet(std::vector<Range> ranges);
+  static CodeSet of_property(size_t index);  ///< of unicode::kPropertyNames
   bool contains_beyond_ascii(char32_t code) const;
 
   std::vector<Range> ranges_;

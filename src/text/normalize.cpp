@@ -172,8 +172,9 @@ Normalizer bert(const BertOptions& options) {
     std::string out;
     for (size_t pos = 0; pos < text.size();) {
       const char32_t code = utf8::next(text, pos);
-      const bool kept =
-          code == '\t' || code == '\n' || code == '\r' || !(unicode::category(code) & unicode::kOther);
+      // What is not assigned stays: it may be a character of a later Unicode.
+      const unicode::Categories dropped = unicode::kOther & ~unicode::kUnassigned;
+      const bool kept = code == '\t' || code == '\n' || code == '\r' || !(unicode::category(code) & dropped);
       if (options.clean_text && (!kept || code == utf8::kReplacement)) continue;
       if (options.clean_text && unicode::is_space(code))
         out += ' ';

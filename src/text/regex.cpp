@@ -273,7 +273,7 @@ bool RegexSearch::looks_right(const Regex::Instruction& instruction, size_t pos)
 }
 
 bool RegexSearch::holds(const Regex::Instruction& instruction, size_t pos) const {
-  static const CodeSet words = CodeSet::words();
+  static const CodeSet words = CodeSet::words_alone();
   const size_t size = text_.size();
   const auto word_edge = [&] {
     size_t before = pos, behind = pos;

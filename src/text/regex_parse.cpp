@@ -228,6 +228,10 @@ class Parser {
         return of_set(~CodeSet::range('\n', '\n'));
       case 'O':
         return of_set(~CodeSet());
+      case 'w':
+        return of_set(CodeSet::words_alone());
+      case 'W':
+        return of_set(~CodeSet::words_alone());
       case 'K':
       case 'X':
       case 'G':

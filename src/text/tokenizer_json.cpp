@@ -147,10 +147,6 @@ class Reader : Members {
     } else {
       wrong("vocab is missing");
     }
-    if (model_type() == "Unigram")
-      for (Token& each : tokens)
-        if (flag(model(), "byte_fallback", false) && byte_of_token(each.text) >= 0)
-          each.kind = TokenKind::byte;
     const json& added = member(root_, "added_tokens");
     if (!added.is_null() && !added.is_array()) wrong("added_tokens is not a list");
     for (const json& entry : added) {

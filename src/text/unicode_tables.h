@@ -38,12 +38,12 @@ struct Composition {
 
 extern const std::span<const CategoryStart> kCategoryStarts;
 extern const std::span<const LowerRange> kLowerRanges;
-extern const std::span<const ValueRange> kScriptRanges;  ///< value: an index of kScriptNames
+extern const std::span<const ValueRange> kPropertyRanges;  ///< value: an index of kPropertyNames
 extern const std::span<const ValueRange> kCombiningClasses;
 extern const std::span<const Decomposition> kCanonical;
 extern const std::span<const Decomposition> kCompatible;  ///< where it differs from the canonical one
 extern const std::span<const Composition> kCompositions;
 extern const std::span<const char32_t> kDecompositionPool;
-extern const std::span<const std::string_view> kScriptNames;
+extern const std::span<const std::string_view> kPropertyNames;  ///< scripts and properties
 
 }  // namespace weft::unicode

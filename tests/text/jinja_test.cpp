@@ -12,7 +12,7 @@ using test::error_of;
 namespace {
 
 const std::string kVariables =
-    R"json({"s": "Hello World", "e": "", "u": "naïve ß 漢字 😀 Ünï", "n": 5, "z": 0, "neg": -7, "f": 2.5, "big": 1e+20, "t": true, "fl": false, "no": null, "l": [3, 1, 2], "ls": ["b", "A", "c", "a"], "d": {"b": 1, "a": 2, "items": 9, "C": "x"}, 
+    R"json({"s": "Hello World", "e": "", "u": "naïve ß 漢字 😀 Ünï", "n": 5, "z": 0, "huge": 18446744073709551615, "lower": -123456789012345678901234567890, "neg": -7, "f": 2.5, "big": 1e+20, "t": true, "fl": false, "no": null, "l": [3, 1, 2], "ls": ["b", "A", "c", "a"], "d": {"b": 1, "a": 2, "items": 9, "C": "x"}, 
 "nested": {"a": {"b": [1, {"c": "deep"}]}}, 
 "m": [{"role": "user", "n": 2, "x": "B"}, {"role": "assistant", "n": 1, "x": "a"}, {"role": "user", "n": 3, "x": "b"}], "q": "it's \"q\" \\ \n\t<&>", "sp": "  a b  c \n", "el": [], "ed": {}, 
 "mix": [1, "a", null, 2.0, true, [1, 2], {"k": "v"}], "fs": [1.5, 2, 1e-07, 1.2345678901234568e+17, 1e+16, 0.1, 100.0, -0.0]})json";
@@ -207,6 +207,21 @@ const Row kRows[] = {
     {"{{ 'Ünï'.upper() }}{{ 'ΑΒΓ'.lower() }}{{ 'éa'.capitalize() }}{{ 'ß'|upper }}", "ÜNÏαβγÉaSS"},
     {"{{ (1,2) | tojson }}{{ [1.0, 1e100, -0.0, 12345678901234567] | tojson }}",
      "[1, 2][1.0, 1e+100, -0.0, 12345678901234567]"},
+    {"{{ -3 % 1.5 }} {{ 0.0 % -3 }} {{ -12345 // 0.3 }} {{ -7.5 // 2 }}", "0.0 -0.0 -41151.0 -4.0"},
+    {"{{ 'abc'.find('', 3) }}{{ 'abc'.find('', 4) }}{{ 'abc'.count('', 4) }}{{ 'abc'.startswith('', 4) }}",
+     "3-10False"},
+    {"{{ d.keys() }}{{ ed.values() }}{{ [d.items()] }}{{ d.keys()[0] }}|{{ d.keys() is sequence }}",
+     "dict_keys(['b', 'a', 'items', 'C'])dict_values([])[dict_items([('b', 1), ('a', 2), ('items', 9), ('C', "
+     "'x')])]|False"},
+    {"{{ d.keys()|first }}{{ d.values()|list|last }}{{ d.items()|length }}{{ 'a' in d.keys() }}{{ not "
+     "ed.keys() "
+     "}}{{ d.keys() == ['b', 'a', 'items', 'C'] }}",
+     "bx4TrueTrueFalse"},
+    {"{{ huge }} {{ huge|tojson }} {{ [huge, lower] }} {{ huge is integer }}{{ huge > n }}{{ huge == huge "
+     "}}{{ {huge: 1}[huge] "
+     "}}",
+     "18446744073709551615 18446744073709551615 [18446744073709551615, -123456789012345678901234567890] "
+     "TrueTrueTrue1"},
 };
 
 const char* const kErrors[] = {
@@ -243,6 +258,13 @@ const char* const kErrors[] = {
     "{{ [1,2] < [1,3] }}{{ 'a' < 'b' }}{{ 1 < 2.5 }}{{ 1 < 'a' }}",
     "{{ d|length }}{{ 5|length }}",
     "{{ n|string + 'x' }}{{ n ~ 'x' ~ f ~ none ~ true }}{{ 1 + 2 ~ 3 + 4 }}",
+    "{{ d.keys()|tojson }}",
+    "{{ d.keys() + ['x'] }}",
+    "{{ d.items()[1:] }}",
+    "{{ huge + 1 }}",
+    "{{ -huge }}",
+    "{{ '{:d}'.format(f) }}",
+    "{{ '%x' % f }}",
     "{% call undefd() %}x{% endcall %}",
     "{{ {'b':1,'a':{'d':1,'c':2}} | tojson(sort_keys=true) }}{{ {1:2, none:3, true:4, 2.5:1} | tojson }}{{ "
     "undef | tojson }}",

@@ -70,6 +70,12 @@ TEST_CASE("what tokenizers' patterns use, with the words that Oniguruma finds") 
   CHECK(split(R"(\p{Han}+|[[:alpha:]]+|\p{^N})",
               "\xe4\xb8\xad"
               "ab1!") == Words{"\xe4\xb8\xad", "ab", "1", "!"});
+  CHECK(split(R"([[:alpha:]]+)", "e\u0301\u0345\u2160") == Words{"e", "\u0301", "\u0345\u2160"});
+  CHECK(split(R"([[:lower:]]+)", "\u00aaA\u24d0") == Words{"\u00aa", "A", "\u24d0"});
+  CHECK(split(R"(\p{Katakana}+)", "\u32d0\u30fc") == Words{"\u32d0", "\u30fc"});
+  CHECK(split(R"(\p{Arabic}+)", "\u0628\u060c") == Words{"\u0628", "\u060c"});
+  CHECK(split(R"(\w+)", "x\u00b2.") == Words{"x\u00b2", "."});
+  CHECK(split(R"([\w]+)", "x\u00b2.") == Words{"x", "\u00b2."});
   CHECK(split(R"((?i)STRASSE|\P{L}(?#not))", "Stra\xc5\xbfse!") == Words{"Stra\xc5\xbfse", "!"});
   CHECK(split(R"((?x) a b # two)", "ab") == Words{"ab"});
   CHECK(split("", "ab") == Words{"a", "b"});

@@ -279,6 +279,26 @@ TEST_CASE("Unigram takes the best sum, not the longest piece") {
   CHECK(tokenizer.encode("") == Ids{});
 }
 
+TEST_CASE("a byte's token that is spelt in the text is that token") {
+  const std::string vocab = R"("vocab":[["<unk>",0],["<0x41>",-1],["<",-2],["0",-2],["x",-2]]})";
+  const Tokenizer tokenizer = from_json(R"({"type":"Unigram","unk_id":0,"byte_fallback":true,)" + vocab);
+  CHECK(tokenizer.encode("x<0x41>0A") == Ids{4, 1, 3, 1});
+}
+
+TEST_CASE("a character that is no token, where there is none for unknown ones, is not there") {
+  const Tokenizer tokenizer =
+      from_json(R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":[["a","b"]]})");
+  CHECK(tokenizer.encode("axb") == Ids{2});
+  CHECK(tokenizer.encode("a\u2581b") == Ids{2});
+}
+
+TEST_CASE("BERT's cleaning keeps what Unicode may assign one day") {
+  const Tokenizer tokenizer =
+      from_json(kWords, R"("normalizer":{"type":"BertNormalizer","lowercase":false})");
+  CHECK(tokenizer.encode("a\u200d") == Ids{1});
+  CHECK(tokenizer.encode("a\u0378") == Ids{0});
+}
+
 TEST_CASE("a file that is wrong, or asks for too much, is one line") {
   struct Row {
     std::string text, message;

@@ -91,7 +91,7 @@ Value Unary::evaluate(Interpreter& interpreter) const {
   if (op == Op::invert) return !value.truthy();
   if (op == Op::negate) return negate(value);
   if (!value.is_number()) wrong("bad operand type for unary +: '{}'", value.type_name());
-  return value.real() ? value : Value(*value.whole());
+  return value.boolean() ? Value(*value.whole()) : value;
 }
 
 Value Arithmetic::evaluate(Interpreter& interpreter) const {

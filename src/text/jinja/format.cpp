@@ -147,7 +147,7 @@ class PercentFormat {
       if (at_ < bytes_.size()) directive(out);
     }
     // Python lets whatever can be indexed by a name pass.
-    const bool may_be_left = value_.dict() || value_.is_undefined() || (value_.items() && !value_.is_tuple());
+    const bool may_be_left = value_.dict() || value_.is_undefined() || value_.is_list();
     if (!may_be_left && next_ < (value_.is_tuple() ? value_.items()->size() : 1))
       wrong("not all arguments converted during string formatting");
     return out;
@@ -229,6 +229,8 @@ class PercentFormat {
         if (zeros) spec.fill = "0";
         if (!value.is_number())
           wrong("%{} format: a real number is required, not {}", spec.type, value.type_name());
+        if (!value.whole() && std::string_view("oxX").find(spec.type) != std::string_view::npos)
+          wrong("%{} format: an integer is required, not {}", spec.type, value.type_name());
         const double real = *value.number();
         if (!value.whole() && !(std::abs(real) < 9.2e18)) wrong("a whole number has more than 64 bits");
         return format_whole(budget_, spec, value.whole() ? *value.whole() : static_cast<int64_t>(real));
@@ -290,7 +292,9 @@ Text format_value(Budget& budget, const Value& value, std::string_view text) {
   if (value.whole() &&
       (spec.type == '\0' || std::string_view("dxXobn").find(spec.type) != std::string_view::npos))
     return format_whole(budget, spec, *value.whole());
-  if (value.is_number()) {
+  constexpr std::string_view kRealTypes = "eEfFgGn%";
+  const bool is_real = spec.type == '\0' || kRealTypes.find(spec.type) != kRealTypes.npos;
+  if (value.is_number() && is_real && !value.huge()) {
     if (spec.type == '\0' && spec.precision < 0) {
       Spec plain = spec;
       const double number = *value.number();
@@ -298,8 +302,9 @@ Text format_value(Budget& budget, const Value& value, std::string_view text) {
     }
     return format_real(budget, spec, *value.number());
   }
-  if (!value.text()) wrong("unsupported format string passed to {}.__format__", value.type_name());
-  if (spec.type != '\0' && spec.type != 's')
+  if (!value.text() && !value.is_number())
+    wrong("unsupported format string passed to {}.__format__", value.type_name());
+  if (!value.text() || (spec.type != '\0' && spec.type != 's'))
     wrong("unknown format code '{}' for object of type '{}'", std::string_view(&spec.type, 1),
           value.type_name());
   if (spec.align == '=') spec.align = '<';

@@ -91,7 +91,7 @@ Value Interpreter::item(const Value& object, const Value& key) {
   const bool hashable = !key.dict() && (!key.items() || key.is_tuple());
   if (object.dict() && hashable)
     if (const Value* found = object.dict()->find(budget_, key)) return *found;
-  if (const auto index = key.whole(); index && (object.items() || object.text())) {
+  if (const auto index = key.whole(); index && !object.is_view() && (object.items() || object.text())) {
     budget_.step(object.text() ? weight(object) : 1);
     const size_t size = object.items() ? object.items()->size() : character_count(object.text()->bytes());
     const int64_t place = *index < 0 ? *index + static_cast<int64_t>(size) : *index;

@@ -22,10 +22,13 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool value) override { return put(value); }
   bool number_integer(number_integer_t value) override { return put(value); }
   bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<uint64_t>(INT64_MAX)) return put(static_cast<double>(value));
+    if (value > static_cast<uint64_t>(INT64_MAX)) return put_huge(fmt::to_string(value));
     return put(static_cast<int64_t>(value));
   }
-  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool number_float(number_float_t value, const string_t& spelling) override {
+    if (spelling.find_first_of(".eE") == spelling.npos) return put_huge(spelling);
+    return put(value);
+  }
   bool string(string_t& value) override { return put(Text(value, false)); }
   bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override { return open(true); }
@@ -62,6 +65,10 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  bool put_huge(const std::string& digits) {
+    return put(Huge{std::make_shared<const std::string>(digits), std::stod(digits)});
+  }
+
   bool put(Value value) {
     budget_.step();
     if (open_.empty())
@@ -90,7 +97,7 @@ class Writer {
     const size_t before = out_.size();
     if (value.text())
       string(value.text()->bytes());
-    else if (value.items())
+    else if (value.is_list() || value.is_tuple())
       list(*value.items());
     else if (value.dict())
       object(*value.dict());
@@ -104,6 +111,7 @@ class Writer {
     if (value.is_none()) return "null";
     if (value.boolean()) return *value.boolean() ? "true" : "false";
     if (value.integer()) return fmt::to_string(*value.integer());
+    if (value.huge()) return *value.huge()->digits;
     if (!value.real()) wrong("Object of type {} is not JSON serializable", value.type_name());
     const double number = *value.real();
     if (std::isnan(number)) return "NaN";

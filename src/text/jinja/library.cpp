@@ -40,7 +40,7 @@ MethodFunction find_method(const Value& object, std::string_view name) {
   static const auto of_list = table_of<MethodFunction>({list_methods()});
   static const auto of_dict = table_of<MethodFunction>({dict_methods()});
   if (object.text()) return find(of_text, name);
-  if (object.items() && !(object.is_tuple() && name == "copy")) return find(of_list, name);
+  if (object.is_list() || (object.is_tuple() && name != "copy")) return find(of_list, name);
   if (object.dict()) return find(of_dict, name);
   return nullptr;
 }
@@ -50,7 +50,7 @@ bool is_changing_method(const Value& object, std::string_view name) {
                                         "pop",    "remove", "reverse", "sort"};
   constexpr std::string_view kDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
   if (object.dict()) return std::ranges::find(kDict, name) != std::end(kDict);
-  return object.items() && !object.is_tuple() && std::ranges::find(kList, name) != std::end(kList);
+  return object.is_list() && std::ranges::find(kList, name) != std::end(kList);
 }
 
 }  // namespace weft::jinja

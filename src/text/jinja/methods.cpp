@@ -55,9 +55,10 @@ Value pad_method(I& interpreter, V& self, Arguments arguments) {
              fill ? fill->bytes() : " ", Where);
 }
 
-/// The characters [begin, end) that two optional arguments mean, as bytes.
+/// The characters [begin, end) that two optional arguments mean, as bytes; no range when begin is above end.
 std::pair<size_t, size_t> range_of(const std::string& bytes, V& begin, V& end) {
   const auto size = static_cast<int64_t>(character_count(bytes));
+  if (whole_argument("index", begin, 0) > size) return {1, 0};  // not even "" is there
   const auto place = [&](V& bound, int64_t otherwise) {
     const int64_t index = whole_argument("index", bound, otherwise);
     return byte_offset(bytes,
@@ -268,20 +269,20 @@ Value dict_get(I& interpreter, V& self, Arguments arguments) {
 Value dict_keys(I&, V& self, Arguments) {
   List keys;
   for (const auto& [key, value] : self.dict()->pairs()) keys.push_back(key);
-  return keys;
+  return {std::move(keys), Sequence::Shape::keys};
 }
 
 Value dict_values(I&, V& self, Arguments) {
   List values;
   for (const auto& [key, value] : self.dict()->pairs()) values.push_back(value);
-  return values;
+  return {std::move(values), Sequence::Shape::values};
 }
 
 Value dict_items(I&, V& self, Arguments) {
   List items;
   for (const auto& [key, value] : self.dict()->pairs())
     items.push_back({List{key, value}, Sequence::Shape::tuple});
-  return items;
+  return {std::move(items), Sequence::Shape::items};
 }
 
 constexpr Row<MethodFunction> kDict[] = {

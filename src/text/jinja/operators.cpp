@@ -44,9 +44,18 @@ int64_t floor_divide(int64_t a, int64_t b) {
   return a / b - (downwards ? 1 : 0);
 }
 
+/// A rest of 0 has the sign of `b`.
 double floor_modulo(double a, double b) {
   const double rest = std::fmod(a, b);
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+/// Not floor(a / b): the quotient may have been rounded up to the next whole number.
+double floor_divide(double a, double b) {
+  const double rest = std::fmod(a, b);
+  const double whole = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0);
+  return whole == 0 ? std::copysign(0.0, a / b) : std::round(whole);
 }
 
 double power(double base, double exponent) {
@@ -84,7 +93,7 @@ Value real_arithmetic(std::string_view op, double a, double b) {
   if (op == "**") return power(a, b);
   if (b == 0) wrong("division by zero");
   if (op == "/") return a / b;
-  return op == "//" ? std::floor(a / b) : floor_modulo(a, b);
+  return op == "//" ? floor_divide(a, b) : floor_modulo(a, b);
 }
 
 Value concatenate(Interpreter& interpreter, const String& a, const String& b) {
@@ -116,16 +125,18 @@ Value repeat_items(Interpreter& interpreter, const Sequence& sequence, int64_t c
 Value arithmetic(Interpreter& interpreter, std::string_view op, const Value& a, const Value& b) {
   if (op == "%" && a.text()) return format_percent(interpreter.budget(), *a.text(), b);
   if (a.whole() && b.whole()) return whole_arithmetic(op, *a.whole(), *b.whole());
+  if ((a.huge() && b.is_number()) || (b.huge() && a.is_number())) too_large();
   if (a.is_number() && b.is_number()) return real_arithmetic(op, *a.number(), *b.number());
   if (op == "+") {
     if (a.string() && b.string()) return concatenate(interpreter, *a.string(), *b.string());
-    if (a.sequence() && b.sequence() && a.is_tuple() == b.is_tuple())
+    if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple()))
       return concatenate(interpreter, *a.sequence(), *b.sequence());
   }
   if (op == "*") {
     const Value &many = a.whole() ? b : a, &count = a.whole() ? a : b;
     if (many.text() && count.whole()) return repeat(interpreter.budget(), *many.text(), *count.whole());
-    if (many.sequence() && count.whole()) return repeat_items(interpreter, *many.sequence(), *count.whole());
+    if ((many.is_list() || many.is_tuple()) && count.whole())
+      return repeat_items(interpreter, *many.sequence(), *count.whole());
   }
   no_such_operation(op, a, b);
 }
@@ -160,6 +171,7 @@ bool contains(Interpreter& interpreter, const Value& container, const Value& ite
 Value negate(const Value& value) {
   if (const auto whole = value.whole()) return subtract(0, *whole);
   if (value.real()) return -*value.real();
+  if (value.huge()) too_large();
   if (value.is_undefined()) wrong("{}", value.reason());
   wrong("bad operand type for unary -: '{}'", value.type_name());
 }
@@ -167,7 +179,8 @@ Value negate(const Value& value) {
 Value slice(Interpreter& interpreter, const Value& value, const Value& begin, const Value& end,
             const Value& step) {
   if (value.is_undefined()) wrong("{}", value.reason());
-  if (!value.text() && !value.items()) wrong("'{}' object cannot be sliced", value.type_name());
+  if (!value.text() && !value.is_list() && !value.is_tuple())
+    wrong("'{}' object cannot be sliced", value.type_name());
   interpreter.budget().step(weight(value));
   const auto size =
       static_cast<int64_t>(value.items() ? value.items()->size() : character_count(value.text()->bytes()));

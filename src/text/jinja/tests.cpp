@@ -30,7 +30,7 @@ bool is_iterable(V& value) {
 
 /// What has a length and can be indexed, as Jinja2 asks it.
 bool is_sequence(V& value) {
-  return value.text() || value.items() || value.dict() || value.is_undefined();
+  return value.text() || value.is_list() || value.is_tuple() || value.dict() || value.is_undefined();
 }
 
 bool is_true(V& value) {
@@ -82,7 +82,7 @@ constexpr Row<TestFunction> kTests[] = {
     {"boolean", plain<[](V& v) { return v.boolean() != nullptr; }>},
     {"true", plain<is_true>},
     {"false", plain<is_false>},
-    {"integer", plain<[](V& v) { return v.integer() != nullptr; }>},
+    {"integer", plain<[](V& v) { return v.integer() || v.huge(); }>},
     {"float", plain<[](V& v) { return v.real() != nullptr; }>},
     {"number", plain<[](V& v) { return v.is_number(); }>},
     {"string", plain<[](V& v) { return v.text() != nullptr; }>},

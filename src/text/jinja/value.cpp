@@ -48,6 +48,7 @@ void append_repr(Budget& budget, const Value& value, std::string& out) {
   const size_t before = out.size();
   if (const Sequence* sequence = value.sequence()) {
     const bool tuple = value.is_tuple();
+    if (value.is_view()) (out += value.type_name()) += '(';
     out += tuple ? '(' : '[';
     for (const Value& item : *sequence->items) {
       if (&item != &sequence->items->front()) out += ", ";
@@ -55,6 +56,7 @@ void append_repr(Budget& budget, const Value& value, std::string& out) {
     }
     if (tuple && sequence->items->size() == 1) out += ',';
     out += tuple ? ')' : ']';
+    if (value.is_view()) out += ')';
     return;
   }
   if (const Dict* dict = value.dict()) {
@@ -104,6 +106,7 @@ std::optional<int64_t> Value::whole() const {
 
 std::optional<double> Value::number() const {
   if (real()) return *real();
+  if (huge()) return huge()->nearest;
   if (const auto value = whole()) return static_cast<double>(*value);
   return std::nullopt;
 }
@@ -117,6 +120,7 @@ bool Value::truthy() const {
   if (boolean()) return *boolean();
   if (integer()) return *integer() != 0;
   if (real()) return *real() != 0;
+  if (huge()) return true;
   if (text()) return !text()->empty();
   if (items()) return !items()->empty();
   if (dict()) return dict()->size() != 0;
@@ -125,8 +129,12 @@ bool Value::truthy() const {
 }
 
 std::string_view Value::type_name() const {
-  constexpr std::string_view kNames[] = {"Undefined", "NoneType", "bool", "int",       "float",
-                                         "str",       "list",     "dict", "generator", "object"};
+  constexpr std::string_view kNames[] = {"Undefined", "NoneType", "bool",      "int",    "float", "str",
+                                         "list",      "dict",     "generator", "object", "int"};
+  if (is_view()) {
+    constexpr std::string_view kViews[] = {"dict_keys", "dict_values", "dict_items"};
+    return kViews[static_cast<size_t>(sequence()->shape) - static_cast<size_t>(Sequence::Shape::keys)];
+  }
   return is_tuple() ? "tuple" : kNames[data_.index()];
 }
 
@@ -135,6 +143,7 @@ bool Value::same_as(const Value& other) const {
   if (boolean()) return *boolean() == *other.boolean();
   if (integer()) return *integer() == *other.integer();
   if (real()) return *real() == *other.real();
+  if (huge()) return *huge()->digits == *other.huge()->digits;
   if (text()) return text() == other.text();
   if (items()) return items() == other.items();
   if (dict()) return dict() == other.dict();
@@ -183,6 +192,7 @@ std::string hash_key(Budget& budget, const Value& value) {
       return fmt::format("n{}", static_cast<int64_t>(*real));
     return fmt::format("n{}", *real);
   }
+  if (value.huge()) return "n" + *value.huge()->digits;
   if (value.is_none()) return "N";
   if (value.is_undefined()) return "U";
   if (value.object()) return fmt::format("o{}", fmt::ptr(value.object()));
@@ -202,6 +212,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
   Budget::Level level(budget);
   budget.step();
   if (a.integer() && b.integer()) return *a.integer() == *b.integer();
+  if (a.huge() && b.huge()) return a.same_as(b);
   if (a.is_number() && b.is_number()) return *a.number() == *b.number();
   if (a.text() && b.text()) {
     budget.step(a.text()->size() / 256);
@@ -209,7 +220,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
   }
   if (a.items() && b.items()) {
     const List &x = *a.items(), &y = *b.items();
-    if (a.is_tuple() != b.is_tuple() || x.size() != y.size()) return false;
+    if (a.type_name() != b.type_name() || x.size() != y.size()) return false;
     for (size_t i = 0; i < x.size(); ++i)
       if (!equal(budget, x[i], y[i])) return false;
     return true;
@@ -235,7 +246,7 @@ int compare(Budget& budget, const Value& a, const Value& b) {
     budget.step(a.text()->size() / 256);
     return order(a.text()->bytes(), b.text()->bytes());  // UTF-8 sorts as its characters do
   }
-  if (a.items() && b.items() && a.is_tuple() == b.is_tuple()) {
+  if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple())) {
     const List &x = *a.items(), &y = *b.items();
     for (size_t i = 0; i < std::min(x.size(), y.size()); ++i)
       if (!equal(budget, x[i], y[i])) return compare(budget, x[i], y[i]);
@@ -266,6 +277,7 @@ Text to_text(Budget& budget, const Value& value) {
   if (value.boolean()) return {*value.boolean() ? "True" : "False", true};
   if (value.integer()) return {fmt::to_string(*value.integer()), true};
   if (value.real()) return {repr(*value.real()), true};
+  if (value.huge()) return {*value.huge()->digits, true};
   if (value.object()) return {value.object()->describe(), false};
   if (value.generator()) return {"<generator object>", true};
   return repr(budget, value);

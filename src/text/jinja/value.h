@@ -30,8 +30,15 @@ struct String {
   std::shared_ptr<const Text> text;
   bool markup = false;  ///< went through `safe` or `escape`: adding to it escapes the other side
 };
+/// A whole number of the input above 64 bits: it can be shown and compared, and not be counted with.
+struct Huge {
+  std::shared_ptr<const std::string> digits;
+  double nearest = 0;
+};
 struct Sequence {
-  enum class Shape { list, tuple, group };  ///< a group is what `groupby` makes: (grouper, list)
+  /// A group is what `groupby` makes: (grouper, list). Keys, values and items are views of a dict: they can
+  /// be gone through and have a length, but no item can be asked for.
+  enum class Shape { list, tuple, group, keys, values, items };
   std::shared_ptr<const List> items;
   Shape shape = Shape::list;
 };
@@ -50,6 +57,7 @@ class Value {
   Value(bool truth) : data_(truth) {}
   Value(int64_t number) : data_(number) {}
   Value(double number) : data_(number) {}
+  Value(Huge number) : data_(std::move(number)) {}
   Value(Text text) : data_(String{std::make_shared<const Text>(std::move(text))}) {}
   Value(String string) : data_(std::move(string)) {}
   Value(List items, Sequence::Shape shape = Sequence::Shape::list)
@@ -74,6 +82,7 @@ class Value {
   const bool* boolean() const { return std::get_if<bool>(&data_); }
   const int64_t* integer() const { return std::get_if<int64_t>(&data_); }
   const double* real() const { return std::get_if<double>(&data_); }
+  const Huge* huge() const { return std::get_if<Huge>(&data_); }
   const String* string() const { return std::get_if<String>(&data_); }
   const Text* text() const { return string() ? string()->text.get() : nullptr; }
   const Sequence* sequence() const { return std::get_if<Sequence>(&data_); }
@@ -84,10 +93,12 @@ class Value {
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }
-  bool is_tuple() const { return sequence() && sequence()->shape != Sequence::Shape::list; }
-  bool is_number() const { return integer() || real() || boolean(); }
+  bool is_tuple() const { return sequence() && !is_list() && !is_view(); }
+  bool is_list() const { return sequence() && sequence()->shape == Sequence::Shape::list; }
+  bool is_view() const { return sequence() && sequence()->shape >= Sequence::Shape::keys; }
+  bool is_number() const { return integer() || real() || boolean() || huge(); }
 
-  /// Booleans are 0 and 1, as in Python. nullopt for what is no whole number.
+  /// Booleans are 0 and 1, as in Python. nullopt for what is no whole number, or a huge one.
   std::optional<int64_t> whole() const;
   std::optional<double> number() const;
   std::string reason() const;  ///< why it is undefined
@@ -99,7 +110,7 @@ class Value {
 
  private:
   std::variant<Undefined, None, bool, int64_t, double, String, Sequence, std::shared_ptr<const Dict>,
-               std::shared_ptr<Generator>, Object*>
+               std::shared_ptr<Generator>, Object*, Huge>
       data_;
 };
 
