@@ -47,7 +47,7 @@ std::vector<Problem> small_problems() {
       {10, 2, 80, 80, {{500, 1}, {0, 1}}, {}, "f16", false, true},
       {12, 1, 64, 64, {{90, 1}, {1, 1}}, window, "f16", true},  // more heads than a workgroup takes
       {3, 1, 40, 24, {{50, 1}}},
-      {14, 2, 64, 64, {{1030, 2}}, {}, "f16"},  // queries that are no whole tiles
+      {14, 2, 64, 64, {{1030, 2}}, {}, "f16"},           // queries that are no whole tiles
       {2, 2, 20, 12, {{80, 1}}, {}, "f16", true, true},  // no whole loads
       {8, 8, 16, 16, {{2500, 64}}, {}, "f16"},           // more keys than a workgroup looks at in one go
       {2, 1, 16, 16, {{9000, 1}}, {}, "f16"},            // as many keys as take more invocations
