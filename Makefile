@@ -21,7 +21,7 @@ run: configured ## a language model answers a question on the best device
 test: build build/.fetched-test ## build, then run every test
 	@tests/run.sh build
 
-bench: build build/.fetched-bench ## build, then run the benchmarks
+bench: build build/.bootstrap-bench build/.fetched-bench ## build, then run the benchmarks
 	@for program in build/bench-*; do \
 	  if [[ -f $$program && -x $$program ]]; then echo "== $${program#build/}"; "$$program"; fi; done
 	@echo "== weft bench-ops"; build/weft bench-ops --device cpu
@@ -85,8 +85,8 @@ configured: build/build.ninja build/.fetched-run
 build/.bootstrap: tools/bootstrap.sh tools/packages.lock
 	@tools/bootstrap.sh
 
-build/.bootstrap-check: tools/bootstrap.sh tools/packages.lock
-	@tools/bootstrap.sh check
+build/.bootstrap-%: tools/bootstrap.sh tools/packages.lock
+	@tools/bootstrap.sh $*
 
 configure = CXX="$$(tools/bootstrap.sh compiler)" cmake --preset $(1) && touch $@
 build/build.ninja: CMakePresets.json | build/.bootstrap

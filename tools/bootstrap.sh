@@ -3,6 +3,7 @@
 #
 #   tools/bootstrap.sh [--retry]         what `make build`, `make run` and `make test` need
 #   tools/bootstrap.sh check [--retry]   also clang 19 and its tools, for `make check` and `make format`
+#   tools/bootstrap.sh bench [--retry]   also OpenBLAS, which `make bench` measures beside weft
 #   tools/bootstrap.sh compiler          prints the C++ compiler to build with
 #
 # Needs root or password-free sudo to install; elsewhere it prints the commands to run. Exit status 1 only when
@@ -16,9 +17,9 @@ group=build
 retry=
 for argument in "$@"; do
   case $argument in
-    check | compiler) group=$argument ;;
+    check | bench | compiler) group=$argument ;;
     --retry) retry=yes ;;
-    *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
 done
 
@@ -43,7 +44,7 @@ if [[ $group == compiler ]]; then compiler; exit; fi
 
 # --- already done? -------------------------------------------------------------------------------------------------
 stamp=$build/.bootstrap
-[[ $group == check ]] && stamp=$build/.bootstrap-check
+[[ $group == build ]] || stamp+=-$group
 key=$(cat "$root/tools/bootstrap.sh" "$root/tools/packages.lock" /etc/os-release 2>/dev/null | sha256sum)
 read -r done_key 2>/dev/null <"$stamp" || done_key=
 if [[ $done_key == "$key" ]]; then
@@ -99,6 +100,7 @@ find_missing() {
     needs required clang-format-19 have clang-format-19
     needs required clang-tidy-19 have clang-tidy-19
   fi
+  [[ $group != bench ]] || needs optional libopenblas0-pthread library libopenblas.so.0
 }
 
 # --- apt -----------------------------------------------------------------------------------------------------------
