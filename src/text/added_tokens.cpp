@@ -8,9 +8,13 @@
 namespace weft {
 namespace {
 
+/// Normalizing can make texts equal. The trie finds the last of those: that must be the first token, control
+/// tokens before others, as in the tokenizers library.
 std::vector<std::pair<std::string_view, TokenId>> entries_of(const std::vector<AddedToken>& tokens) {
   std::vector<std::pair<std::string_view, TokenId>> entries;
-  for (size_t i = 0; i < tokens.size(); ++i) entries.emplace_back(tokens[i].text, static_cast<TokenId>(i));
+  for (bool special : {false, true})
+    for (size_t i = tokens.size(); i-- > 0;)
+      if (tokens[i].special == special) entries.emplace_back(tokens[i].text, static_cast<TokenId>(i));
   return entries;
 }
 

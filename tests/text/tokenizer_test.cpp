@@ -195,6 +195,10 @@ TEST_CASE("added tokens: spaces, words, normalized text") {
   CHECK(tokenizer.encode("<ct l>") == Ids{10, 0});
   CHECK(tokenizer.decode(Ids{1, 9, 5}) == "a<l>");
   CHECK(tokenizer.decode(Ids{1, 9, 5}, {.special = true}) == "a<ctl><l>");
+  const Tokenizer equal = from_json(
+      kWords,
+      R"("normalizer":{"type":"Lowercase"},"added_tokens":[{"id":5,"content":"tok"},{"id":6,"content":"TOK"}])");
+  CHECK(equal.encode("Tok") == Ids{5});
   const Tokenizer phi = Tokenizer::open(kData / "phi-3.gguf");
   CHECK(phi.encode("<|end|> \n", {.parse_special = true}) == Ids{phi.find("<|end|>").value_or(-1)});
 }
