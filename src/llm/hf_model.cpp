@@ -1,6 +1,7 @@
 // Folders of Hugging Face's as models: config.json, safetensors in one file or several, MLX's groups,
 // gpt-oss's MXFP4 blocks, PEFT's adapters.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -312,6 +313,19 @@ std::pair<std::string, std::string> stem_and_end(const std::string& name) {
   return {name, ""};
 }
 
+/// Whether a weight or bias belongs to one of the layers that are run.
+bool is_in_layer(std::string_view stem, int64_t layers) {
+  for (const std::string_view prefix :
+       {"model.layers.", "gpt_neox.layers.", "transformer.h.", "encoder.layer.", "layers.", "h."}) {
+    if (!stem.starts_with(prefix)) continue;
+    int64_t layer = -1;
+    std::from_chars(stem.data() + prefix.size(), stem.data() + stem.size(), layer);
+    // Old files have masks, as if they were biases of attention.
+    return layer >= 0 && layer < layers && !stem.ends_with(".attn") && !stem.ends_with(".attention");
+  }
+  return false;
+}
+
 /// gpt-oss has all experts in one tensor, gates and the rest interleaved.
 void add_gptoss_experts(ModelFile& model, const Shards& shards) {
   for (int64_t layer = 0; layer < model.required("block_count"); ++layer) {
@@ -357,6 +371,9 @@ void add_tensors(ModelFile& model, const Shards& shards, const HfFamily& family,
     std::optional<NewName> target = gguf_name(family, stem);
     for (const std::string_view prefix : {"transformer.", "model."})  // of models saved without their head
       if (!target) target = gguf_name(family, std::string(prefix) + stem);
+    if (!target && !end.empty() && is_in_layer(stem, model.required("block_count")))
+      fail(ErrorKind::unsupported, "[model] {}: '{}' has no place in {}", model.name, one_line(full),
+           model.architecture);
     if (!target) continue;
     const std::string base = full.substr(0, full.size() - (full.ends_with(end) ? end.size() : 0));
     const Shards::Entry *scales = shards.find(base + ".scales"), *biases = shards.find(base + ".biases");
@@ -423,6 +440,8 @@ ModelFile open_hf_adapter(const std::filesystem::path& folder, const ModelFile& 
   for (const auto& [full, entry] : shards.entries()) {
     constexpr std::string_view kPrefix = "base_model.model.";
     std::string stem = full.starts_with(kPrefix) ? full.substr(kPrefix.size()) : full;
+    if (stem.ends_with(".base_layer.weight"))
+      continue;  // a copy of the base model's, beside a head's adapter
     const bool is_b = stem.ends_with(".lora_B.weight");
     if (!is_b && !stem.ends_with(".lora_A.weight"))
       fail(ErrorKind::unsupported, "[model] {}: '{}' is no part of a LoRA adapter", adapter.name,
@@ -438,6 +457,10 @@ ModelFile open_hf_adapter(const std::filesystem::path& folder, const ModelFile& 
       tensor = changed(full, std::move(tensor), target->change, head_sizes(base));
     adapter.tensors[target->name + (is_b ? ".weight.lora_b" : ".weight.lora_a")] = std::move(tensor);
   }
+  for (const char* key : {"alpha_pattern", "rank_pattern"})
+    if (const auto found = config.find(key); found != config.end() && found->is_object() && !found->empty() &&
+                                             (key[0] == 'a' || is_set(config, "use_rslora")))
+      fail(ErrorKind::unsupported, "[model] {}: '{}' is not known", adapter.name, key);
   const double alpha = number_or(config, "lora_alpha", 0), rank = number_or(config, "r", 0);
   adapter.values["adapter.lora.alpha"] = is_set(config, "use_rslora") ? alpha * std::sqrt(rank) : alpha;
   return adapter;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "io/safetensors.h"
 #include "ops/shorthand.h"
 
 namespace weft::llm {
@@ -64,6 +65,9 @@ Model::Model(ModelFile file_read, const LoadOptions& options)
   Sequence sequence = new_sequence();
   run(sequence, std::vector<TokenId>{0});
   truncate(sequence, 0, pages_);
+  if (const std::vector<std::string> unread = state_.weights.unread(); !unread.empty())
+    fail(ErrorKind::unsupported, "[model] {}: '{}' has no place in {}", file().name, one_line(unread[0]),
+         file().architecture);
   state_.weights.on_read = {};
 }
 

@@ -24,6 +24,10 @@ std::string bias(const std::string& name) {
   return name + ".bias";
 }
 
+std::string scale(const std::string& name) {
+  return name + ".scale";
+}
+
 /// How long the text of each token is after this pass.
 std::vector<int64_t> lengths(const Batch& batch) {
   std::vector<int64_t> result(batch.positions.begin(), batch.positions.end());
@@ -182,6 +186,7 @@ Array Pass::product(const std::string& name, const Array& x, int64_t n, int64_t 
   Shape shape = x.shape();
   shape.back() = n;
   Array y = times(x, weights().matrix(weight(name), n, k), bits);
+  if (weights().has(scale(name))) y = y * weights().vector(scale(name), {1});
   for (const Weights::Adapter& adapter : weights().adapters(weight(name)))
     y = y + linear(linear(reshape(x, {-1, k}), adapter.a), adapter.b) * adapter.scale;
   return with_bias(name, reshape(y, shape));
@@ -226,6 +231,8 @@ Array Pass::expert_product(const std::string& name, const Array& x, const Array&
   if (codes) attrs.set("bits", kBits);
   Array y = reshape(call("expert_matmul", {codes ? codes_of(x, k, kBits) : rows, m.data, ids}, attrs),
                     {tokens, used, out});
+  if (weights().has(scale(name)))
+    y = y * reshape(index_select(weights().vector(scale(name), {count}), ids, 0), {tokens, used, 1});
   if (weights().has(bias(name)))
     y = y + reshape(index_select(weights().vector(bias(name), {count, out}), ids, 0), {tokens, used, out});
   return y;

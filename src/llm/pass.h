@@ -67,7 +67,7 @@ class Pass {
   // By the full name of a tensor, without ".weight" and ".bias".
   bool has(const std::string& name) const { return state_.weights.has(name + ".weight"); }
   Array norm(const std::string& name, const Array& x);  ///< over the last dim; a bias where there is one
-  /// x (.., k) -> (.., n), with bias and adapters where there are any.
+  /// x (.., k) -> (.., n), with the matrix's scale (of NVFP4), bias and adapters where there are any.
   Array product(const std::string& name, const Array& x, int64_t n, int64_t bits = kBits);
   /// Several products of one x, in one where the matrices are alike.
   std::vector<Array> products(const std::vector<std::string>& names, const Array& x,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "ops/shorthand.h"
@@ -10,6 +11,19 @@
 
 namespace weft::llm {
 namespace {
+
+constexpr std::string_view kLayerPrefix = "blk.";
+
+size_t layer_of(const std::string& name) {
+  size_t layer = 0;
+  std::from_chars(name.data() + kLayerPrefix.size(), name.data() + name.size(), layer);
+  return layer;
+}
+
+/// "blk.3.attn_q.weight" -> "blk.3.attn_q.scale".
+std::string scale_of(const std::string& matrix) {
+  return matrix.substr(0, matrix.rfind('.')) + ".scale";
+}
 
 std::optional<DType> float_dtype(quant::Type type) {
   if (type == quant::Type::f32) return DType::f32;
@@ -21,11 +35,9 @@ std::optional<DType> float_dtype(quant::Type type) {
 }  // namespace
 
 const Device& Weights::device_of(const std::string& name) const {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return name.starts_with("output") ? devices_.back() : devices_.front();
-  size_t layer = 0;
-  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
-  return devices_[std::min(layer, devices_.size() - 1)];  // an adapter may name a layer that there is not
+  if (!name.starts_with(kLayerPrefix)) return name.starts_with("output") ? devices_.back() : devices_.front();
+  return devices_[std::min(layer_of(name),
+                           devices_.size() - 1)];  // an adapter may name one that there is not
 }
 
 const StoredTensor& Weights::stored(const std::string& name, const Shape& shape) const {
@@ -128,8 +140,28 @@ Matrix Weights::made_of(quant::Type type, int64_t n, int64_t k, const Array& sto
 bool Weights::are_alike(const std::vector<std::string>& names) const {
   return std::ranges::all_of(names, [&](const std::string& name) {
     return has(name) && file_.tensor(name).type == file_.tensor(names[0]).type &&
-           product_device(name) == product_device(names[0]) && adapters(name).empty();
+           product_device(name) == product_device(names[0]) && adapters(name).empty() && !has(scale_of(name));
   });
+}
+
+std::vector<std::string> Weights::unread() const {
+  std::set<std::string, std::less<>> asked;
+  for (const auto& [name, array] : vectors_) asked.insert(name);
+  for (const auto& [names, matrix] : matrices_)  // some are joined
+    for (size_t from = 0, to = 0; to != names.npos; from = to + 1)
+      asked.insert(names.substr(from, (to = names.find('+', from)) - from));
+  std::vector<std::string> result;
+  for (const auto& [name, tensor] : file_.tensors) {
+    if (!name.starts_with(kLayerPrefix) || asked.contains(name)) continue;
+    // Of layers that are not run, of activations in four bits, and what another two say as well.
+    const bool spare = layer_of(name) + 1 >= devices_.size() || name.ends_with(".input_scale") ||
+                       (name.ends_with("attn_kv_b.weight") &&
+                        has(fmt::format("{}{}.attn_k_b.weight", kLayerPrefix, layer_of(name))));
+    if (!spare) result.push_back(name);
+  }
+  for (const auto& [name, adapter] : adapters_)
+    if (!matrices_.contains(name) || tables_.contains(name)) result.push_back(name + ".lora_a");
+  return result;
 }
 
 const Matrix& Weights::joined(const std::vector<std::string>& names, const std::vector<int64_t>& n, int64_t k,

@@ -38,7 +38,7 @@ class Weights {
   const Matrix& matrix(const std::string& name, int64_t n, int64_t k);
   /// A stack of matrices, as expert_matmul takes it.
   const Matrix& stack(const std::string& name, int64_t count, int64_t n, int64_t k);
-  /// Whether matrices can be one: of one type, on one device, without adapters.
+  /// Whether matrices can be one: of one type, on one device, without adapters and scales of their own.
   bool are_alike(const std::vector<std::string>& names) const;
   /// Matrices (n, k) that are alike as one, `turn` rows of each in turn; 0: one behind the other.
   const Matrix& joined(const std::vector<std::string>& names, const std::vector<int64_t>& n, int64_t k,
@@ -53,6 +53,10 @@ class Weights {
   /// The LoRA adapters of a matrix.
   const std::vector<Adapter>& adapters(const std::string& name) const;
   void add_adapter(const ModelFile& adapter, double scale);
+
+  /// After a pass: tensors of a layer that no part of it asked for, and adapters that nothing was added of.
+  /// What is left out in silence gives other logits than the model's.
+  std::vector<std::string> unread() const;
 
   std::function<void(uint64_t bytes_read)> on_read;  ///< after each tensor
 

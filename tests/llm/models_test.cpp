@@ -433,6 +433,81 @@ TEST_SUITE("base: models") {
     }
   }
 
+  TEST_CASE("weights that no pass reads are not left out in silence") {
+    const auto with = [](const std::string& model, const std::string& name, const std::string& like) {
+      const Copy copy(model);
+      copy.change([&](auto& tensors) { tensors[name] = tensors.at(like); });
+      return copy.complaint();
+    };
+    const std::string norm = "model.layers.1.input_layernorm.weight";
+    CHECK(with("llama", "model.layers.1.self_attn.sinks.weight", norm) ==
+          "[model] FOLDER: 'model.layers.1.self_attn.sinks.weight' has no place in llama");
+    CHECK(with("llama", "model.layers.1.input_layernorm.bias", norm) ==
+          "[model] FOLDER: 'blk.1.attn_norm.bias' has no place in llama");
+    for (const char* unrelated :
+         {"model.layers.2.input_layernorm.bias", "vision_tower.layers.0.norm.weight"}) {
+      const Copy copy("llama");  // a layer that is not run, and another model
+      copy.change([&](auto& tensors) { tensors[unrelated] = tensors.at(norm); });
+      CHECK_NOTHROW(Model(copy.path, {.context = 16}));
+    }
+  }
+
+  TEST_CASE("a matrix's scale counts, an expert's too") {  // files of NVFP4 have them
+    const auto logits = [](const std::string& name, const std::string& matrix, bool is_scale) {
+      ModelFile file = ModelFile::open(kModels / name);
+      const StoredTensor weight = file.tensor(matrix + ".weight");
+      if (is_scale) {
+        const Shape shape = {weight.shape.size() == 3 ? weight.shape[0] : 1};
+        file.tensors[matrix + ".scale"] = StoredTensor::computed(
+            shape, [shape] { return std::vector<float>(static_cast<size_t>(shape[0]), 0.5f); });
+      } else {
+        file.tensors[matrix + ".weight"] = StoredTensor::computed(weight.shape, [weight] {
+          std::vector<float> values = weight.values();
+          for (float& x : values) x *= 0.5f;
+          return values;
+        });
+      }
+      Model model(std::move(file), {.context = 16, .cache_type = quant::Type::f32});
+      Sequence sequence = model.new_sequence();
+      return model.run(sequence, std::vector<TokenId>{5, 9, 3});
+    };
+    for (const auto& [name, matrix] : {std::pair{"llama", "blk.1.attn_k"},
+                                       {"llama", "blk.0.ffn_up"},
+                                       {"qwen3moe", "blk.1.ffn_down_exps"}}) {
+      CAPTURE(matrix);
+      CHECK(difference(logits(name, matrix, true), logits(name, matrix, false)) < 1e-4);
+    }
+  }
+
+  TEST_CASE("adapters are added in full or refused") {
+    const test::ScopedFolder folder;
+    const auto complaint = [&](const std::string& model, const std::string& module, const Shape& a,
+                               const Shape& b, const json& more) {
+      const auto zeros = [](const Shape& shape) {
+        const auto bytes = static_cast<size_t>(shape[0] * shape[1]) * sizeof(float);
+        return HostTensor{DType::f32, shape, std::vector<std::byte>(bytes)};
+      };
+      json config = {{"lora_alpha", 8}, {"r", 2}};
+      config.update(more);
+      write_text(folder.path / "adapter_config.json", config.dump());
+      write_safetensors(folder.path / "adapter_model.safetensors",
+                        {{"base_model.model." + module + ".lora_A.weight", zeros(a)},
+                         {"base_model.model." + module + ".lora_B.weight", zeros(b)}});
+      try {
+        Model(kModels / model, {.context = 16, .adapters = {{folder.path, 1.0}}});
+      } catch (const std::exception& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    const std::string up = "model.layers.1.mlp.up_proj", kv = "model.layers.1.self_attn.kv_b_proj";
+    CHECK(complaint("llama", up, {2, 32}, {48, 2}, json::object()) == "");
+    CHECK(complaint("llama", up, {2, 32}, {48, 2}, {{"alpha_pattern", {{"up_proj", 4}}}})
+              .ends_with("'alpha_pattern' is not known"));
+    CHECK(complaint("deepseek2", kv, {2, 16}, {56, 2}, json::object())
+              .ends_with("'blk.1.attn_kv_b.weight.lora_a' has no place in deepseek2"));
+  }
+
   TEST_CASE("an index names files of its folder") {
     for (const std::string file :
          {"../llama/model.safetensors", "/etc/passwd", "..", "missing.safetensors"}) {
