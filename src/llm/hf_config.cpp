@@ -156,8 +156,7 @@ std::vector<double> windows(const Reader& config, int64_t layers) {
 }
 
 /// Variants that no pass here computes. Without a word they would give other logits.
-void refuse_variants(const Reader& config, const std::string& file) {
-  const std::string type = config.text({"model_type"}, "");
+void refuse_variants(const Reader& config, const std::string& type, const std::string& file) {
   if (type == "falcon" && (config.flag("alibi") ||
                            !(config.flag("parallel_attn", true) || config.flag("new_decoder_architecture"))))
     fail(ErrorKind::unsupported, "[model] {}: falcon with 'alibi' or without 'parallel_attn' is not known",
@@ -242,7 +241,7 @@ HfValues hf_values(const json& given, const std::string& file) {
   copy("attention.head_count_kv", {"num_key_value_heads", "num_kv_heads"});
   if (const json* multi = config.find({"multi_query"}); multi && !config.flag("new_decoder_architecture"))
     values["attention.head_count_kv"] = config.flag("multi_query") ? 1.0 : heads;
-  refuse_variants(config, file);
+  refuse_variants(config, type, file);
   const std::optional<double> still = config.number({"qk_nope_head_dim"});  // of a head beside what turns
   const double head_dim = still ? *still + config.required({"qk_rope_head_dim"})
                                 : config.number({"head_dim"}).value_or(std::floor(width / heads));

@@ -45,9 +45,6 @@ class Integers {
 
   int32_t operator[](int64_t i) const { return data_[i]; }
   std::span<const int32_t> all() const { return {data_, size_}; }
-  std::span<const int32_t> between(int64_t begin, int64_t end) const {
-    return all().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-  }
 
  private:
   std::vector<int32_t> copied_;
@@ -204,12 +201,12 @@ class CachedAttention {
     for (int64_t begin = 0, end = 0; begin < problem_.tokens; begin = end) {
       const int32_t sequence = sequences_[begin];
       while (end < problem_.tokens && end - begin < most && sequences_[end] == sequence) ++end;
-      const auto [lowest, highest] = std::ranges::minmax(positions_.between(begin, end));
+      const auto [lowest, highest] = std::ranges::minmax(part(positions_.all(), begin, end - begin));
       const auto range = problem_.keys_of(sequence, lowest, highest, std::ssize(key_rows_.all()));
       Block& block = all.emplace_back(Block{begin, end, (end - begin) * problem_.group(), {}, {}, {}});
       if (problem_.in_order()) {
-        block.rows = key_rows_.between(range.begin, range.end);
-        block.positions = key_positions_.between(range.begin, range.end);
+        block.rows = part(key_rows_.all(), range.begin, range.size());
+        block.positions = part(key_positions_.all(), range.begin, range.size());
       } else {
         find_keys(block, range, sequence, lowest, highest);
       }
