@@ -116,11 +116,10 @@ void small_product(const Product& p) {
   p.finish({0, 0, p.m, p.n});
 }
 
-/// Rows [first_row, first_row + rows) of a product as a list of tasks that one for_each hands out in order:
-/// for each block of (columns, k) first `packs` tasks that pack b, then `tiles` tasks that each pack a part
-/// of a and multiply. A task waits for what it needs of earlier tasks; those have been handed out before, so
-/// the waits end. That spares a sleep and a wake-up between the phases, which would cost more than the
-/// product of 256 x 256.
+/// Rows [first_row, first_row + rows) of a product as a list of tasks that threads take in order: for each
+/// block of (columns, k) first `packs` tasks that pack b, then `tiles` tasks that each pack a part of a and
+/// multiply. A task waits for what it needs of earlier tasks; those have been taken before, so the waits end.
+/// That spares a sleep and a wake-up between the phases, which would cost more than the product of 256 x 256.
 class PackedProduct {
  public:
   PackedProduct(const Product& product, int64_t first_row, int64_t rows, int64_t threads)
@@ -141,14 +140,19 @@ class PackedProduct {
     buffer_ = scratch_b.floats(buffer_size_ * (blocks() > 1 ? 2 : 1));
   }
 
-  int64_t task_count() const { return blocks() * (packs_ + tiles()); }
-
-  void run(int64_t task) {
-    const int64_t block = task / (packs_ + tiles()), step = task % (packs_ + tiles());
-    if (step < packs_)
-      pack(block, step);
-    else
-      multiply(block, step - packs_);
+  /// What one thread does: tasks, until none is left. The order is this counter's and not ThreadPool's, whose
+  /// threads begin far apart: a thread that began in the middle would wait for all that comes before.
+  void take_tasks() {
+    const int64_t steps = packs_ + tiles(), tasks = blocks() * steps;
+    for (;;) {
+      const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
+      if (task >= tasks) return;
+      const int64_t block = task / steps, step = task % steps;
+      if (step < packs_)
+        pack(block, step);
+      else
+        multiply(block, step - packs_);
+    }
   }
 
  private:
@@ -215,6 +219,7 @@ class PackedProduct {
   int64_t row_tiles_, column_tiles_ = 1, packs_ = 1;
   float* buffer_;  // two blocks of packed b
   int64_t buffer_size_;
+  std::atomic<int64_t> next_{0};                        // task
   std::array<std::atomic<int64_t>, 2> packed_{};        // pack tasks done, by parity of the block
   std::array<std::atomic<int64_t>, kMaxTasks> done_{};  // blocks done, by tile
 };
@@ -224,12 +229,7 @@ void packed_product(ThreadPool& pool, const Product& p) {
   const int64_t threads = parallel ? std::min<int64_t>(pool.threads(), kMaxThreads) : 1;
   for (int64_t row = 0; row < p.m; row += kMaxRows) {
     PackedProduct product(p, row, std::min(kMaxRows, p.m - row), threads);
-    const int64_t tasks = product.task_count();
-    if (parallel)
-      pool.for_each(static_cast<size_t>(tasks), 1,
-                    [&](size_t task, size_t) { product.run(static_cast<int64_t>(task)); });
-    else
-      for (int64_t task = 0; task < tasks; ++task) product.run(task);
+    pool.for_each(static_cast<size_t>(threads), 1, [&](size_t, size_t) { product.take_tasks(); });
   }
 }
 
