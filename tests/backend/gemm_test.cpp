@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <random>
 
@@ -321,6 +322,23 @@ TEST_SUITE("base: gemm") {
           CAPTURE(k);
           CHECK(got == want);
         }
+  }
+
+  TEST_CASE("an epilogue that throws ends the product on every thread") {
+    ThreadPool pool(3);
+    constexpr int64_t kRows = 100, kColumns = 2500;  // several blocks, so that threads wait for each other
+    const Values a(DType::f32, kRows * kColumns, 1), b(DType::f32, kColumns * kColumns, 2);
+    const GemmOperand left{a.bytes.data(), DType::f32, kColumns, 1},
+        right{b.bytes.data(), DType::f32, kColumns, 1};
+    std::vector<float> c(kRows * kColumns);
+    for (int64_t at : {0, 3, 10}) {
+      std::atomic<int64_t> blocks{0};
+      const auto fail = [&](const cpu::GemmBlock&) {
+        if (blocks++ == at) throw std::bad_alloc();
+      };
+      CHECK_THROWS_AS(cpu::gemm(pool, kRows, kColumns, kColumns, left, right, c.data(), kColumns, fail),
+                      std::bad_alloc);
+    }
   }
 
   TEST_CASE("the result does not depend on the number of threads") {

@@ -142,9 +142,9 @@ class PackedProduct {
 
   /// What one thread does: tasks, until none is left. The order is this counter's and not ThreadPool's, whose
   /// threads begin far apart: a thread that began in the middle would wait for all that comes before.
-  void take_tasks() {
+  void take_tasks() try {
     const int64_t steps = packs_ + tiles(), tasks = blocks() * steps;
-    for (;;) {
+    while (!failed_) {
       const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
       if (task >= tasks) return;
       const int64_t block = task / steps, step = task % steps;
@@ -153,6 +153,9 @@ class PackedProduct {
       else
         multiply(block, step - packs_);
     }
+  } catch (...) {
+    failed_ = true;  // nobody waits for what this task would have done
+    throw;
   }
 
  private:
@@ -164,10 +167,16 @@ class PackedProduct {
   Range depth_of_block(int64_t block) const { return {product_.k, 1, block % depth_blocks_, depth_blocks_}; }
   float* buffer(int64_t block) const { return buffer_ + (block % 2) * buffer_size_; }
 
+  /// Until `counter` has come to `count`. False when another thread has failed.
+  bool wait(const std::atomic<int64_t>& counter, int64_t count) const {
+    spin_until([&] { return counter.load(std::memory_order_acquire) >= count || failed_; });
+    return !failed_;
+  }
+
   void pack(int64_t block, int64_t part) {
     // The buffer was last read by the block before the previous one.
     for (int64_t t = 0; t < tiles(); ++t)
-      spin_until([&] { return done_[static_cast<size_t>(t)].load(std::memory_order_acquire) >= block - 1; });
+      if (!wait(done_[static_cast<size_t>(t)], block - 1)) return;
     const Range columns = columns_of_block(block), depth = depth_of_block(block);
     const Range share(columns.size(), target_.tile_columns, part, packs_);
     float* out = buffer(block) + share.begin * depth.size();
@@ -196,10 +205,8 @@ class PackedProduct {
     const Range rows(rows_, target_.tile_rows, tile / column_tiles_, row_tiles_);
     const Range share(columns.size(), target_.tile_columns, tile % column_tiles_, column_tiles_);
     const GemmLeft a = left(rows, depth, share.size());
-    spin_until(
-        [&] { return packed_[block % 2].load(std::memory_order_acquire) >= (block / 2 + 1) * packs_; });
-    std::atomic<int64_t>& done = done_[static_cast<size_t>(tile)];
-    spin_until([&] { return done.load(std::memory_order_acquire) >= block; });  // the sums of c so far
+    std::atomic<int64_t>& done = done_[static_cast<size_t>(tile)];  // the sums of c so far
+    if (!wait(packed_[block % 2], (block / 2 + 1) * packs_) || !wait(done, block)) return;
     const bool last = depth.end == product_.k;
     const int64_t step = last && product_.epilogue ? kEpilogueColumns : std::max<int64_t>(share.size(), 1);
     for (int64_t j = share.begin; j < share.end; j += step) {
@@ -220,6 +227,7 @@ class PackedProduct {
   float* buffer_;  // two blocks of packed b
   int64_t buffer_size_;
   std::atomic<int64_t> next_{0};                        // task
+  std::atomic<bool> failed_{false};
   std::array<std::atomic<int64_t>, 2> packed_{};        // pack tasks done, by parity of the block
   std::array<std::atomic<int64_t>, kMaxTasks> done_{};  // blocks done, by tile
 };
