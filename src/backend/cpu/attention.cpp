@@ -150,9 +150,7 @@ class Attention {
     return {out, true};
   }
   GemmRight packed_right(Scratch& to, const Strip& strip, int64_t lanes, int64_t depth) const {
-    float* out = to.floats(ceil_div(lanes, gemm_.tile_columns) * gemm_.tile_columns * depth);
-    gemm_.pack_b(strip, lanes, depth, out);
-    return {out, gemm_.tile_columns, gemm_.tile_columns * depth};
+    return pack_right(gemm_, to, strip, lanes, depth);
   }
   /// Queries times `scale`, (rows, d).
   float* scaled_queries(const Head& head, const Range& rows) const {

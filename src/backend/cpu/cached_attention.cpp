@@ -300,9 +300,7 @@ class CachedAttention {
   }
 
   GemmRight packed(const Strip& strip, int64_t lanes, int64_t depth) const {
-    float* out = workspace.packed.floats(ceil_div(lanes, gemm_.tile_columns) * gemm_.tile_columns * depth);
-    gemm_.pack_b(strip, lanes, depth, out);
-    return {out, gemm_.tile_columns, gemm_.tile_columns * depth};
+    return pack_right(gemm_, workspace.packed, strip, lanes, depth);
   }
 
   /// The same for many queries, one key head, and all keys.

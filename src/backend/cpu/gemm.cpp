@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "backend/cpu/gemm_parts.h"
-#include "backend/cpu/gemm_target.h"
 
 namespace weft::cpu {
 namespace {
@@ -86,10 +85,6 @@ void spin_until(const Done& done) {
     else
       std::this_thread::yield();
   }
-}
-
-GemmRight packed_right(const GemmTarget& target, const float* data, int64_t depth) {
-  return {data, target.tile_columns, target.tile_columns * depth};
 }
 
 /// One block of each, too small for threads: no plan, and operands stay where they are if they can.
@@ -226,7 +221,7 @@ class PackedProduct {
   int64_t row_tiles_, column_tiles_ = 1, packs_ = 1;
   float* buffer_;  // two blocks of packed b
   int64_t buffer_size_;
-  std::atomic<int64_t> next_{0};                        // task
+  std::atomic<int64_t> next_{0};  // task
   std::atomic<bool> failed_{false};
   std::array<std::atomic<int64_t>, 2> packed_{};        // pack tasks done, by parity of the block
   std::array<std::atomic<int64_t>, kMaxTasks> done_{};  // blocks done, by tile

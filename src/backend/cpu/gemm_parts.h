@@ -5,8 +5,9 @@
 #include <new>
 
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm_target.h"
 
-/// What gemm.cpp and matmul.cpp share.
+/// What products and attention share.
 namespace weft::cpu {
 
 // Multiplications below which waking the threads costs more than it brings.
@@ -37,6 +38,18 @@ class Scratch {
   std::unique_ptr<float, Free> data_;
   int64_t size_ = 0;
 };
+
+/// b as `pack_b` leaves it.
+inline GemmRight packed_right(const GemmTarget& target, const float* data, int64_t depth) {
+  return {data, target.tile_columns, target.tile_columns * depth};
+}
+
+inline GemmRight pack_right(const GemmTarget& target, Scratch& to, const Strip& strip, int64_t lanes,
+                            int64_t depth) {
+  float* out = to.floats(ceil_div(lanes, target.tile_columns) * target.tile_columns * depth);
+  target.pack_b(strip, lanes, depth, out);
+  return packed_right(target, out, depth);
+}
 
 inline const std::byte* element(const GemmOperand& x, int64_t row, int64_t column) {
   return x.data + (row * x.row_stride + column * x.column_stride) * static_cast<int64_t>(size_of(x.dtype));
