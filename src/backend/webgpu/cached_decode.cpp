@@ -321,6 +321,7 @@ void Decode::declare(Builder& builder, bool ends) const {
                           {"CREW", sharing_.crew},
                           {"CREWS", sharing_.threads / sharing_.crew},
                           {"LANES", sharing_.lanes},
+                          {"QUERY_LOADS", (sharing_.heads * p.dim / 4 + sharing_.threads - 1) / sharing_.threads},
                           {"AT_ONCE", sharing_.at_once},
                           {"SPAN", kSpan},
                           {"MOST_SPLITS", kMostSplits},

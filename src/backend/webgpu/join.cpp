@@ -243,7 +243,7 @@ std::string TileSteps::block_word(const Step& step) {
   const Operand& x = step.inputs[0];
   const Layout* layouts[] = {&x.layout};
   const std::string name = fmt::format("block_x{}", functions_), four = name + "_4", put = name + "_put";
-  if (builder_.code.find("fn facts_of(") == std::string::npos)
+  if (builder_.code.find("fn fact_of(") == std::string::npos)
     builder_.code += embedded::webgpu_kernels("codes");
   builder_.code += fmt::format("fn {}(i: u32) -> f32 {{\n{}  return {};\n}}\n", name,
                                builder_.unravel(walk(x.layout.shape, layouts), "i"), builder_.load(x, "at0"));
@@ -420,11 +420,11 @@ void multiply_joined(Context& context, Builder& builder, const Step& product, co
       form.subgroups ? std::min<int64_t>(context.device.features().subgroup_min, form.threads & -form.threads)
                      : 1;
   const TileSteps steps(builder, product, rows, form.threads, lanes);
-  // Weights come from farthest: they are on their way first.
-  if (form.beside) body += "  let batch = first_batch(index, thread);\n";
+  // Weights come from farthest: they are on their way before what the steps behind the product need.
+  if (form.beside) body += "  let begun = begin(index, thread);\n";
   body += "  const row = 0u;\n" + steps.before();
   if (form.beside)
-    body += "  multiply_from(index, thread, batch);\n";
+    body += "  multiply_from(index, thread, begun);\n";
   else
     body += fmt::format(
         "  for (var turn = 0u; turn < {0}u; turn++) {{ multiply_vectors(index * {0}u + turn, thread); }}\n",

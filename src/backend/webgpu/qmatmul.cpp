@@ -26,6 +26,8 @@ constexpr int64_t kMostVectors = 8;  // rows of x that multiply_vectors takes at
 constexpr int64_t kLaneVectors = 4;
 constexpr int64_t kFewRows = 24;  // up to which weights are read again rather than tiles left half empty
 
+constexpr int64_t kEarly = 6;  // vectors of x that an invocation keeps in registers while its weights are on their way
+
 /// So many rows of x at once.
 int64_t vectors_for(int64_t m, int64_t most = kMostVectors) {
   return std::min(most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m))));
@@ -152,34 +154,33 @@ std::string total_function(const QuantForm& form) {
 std::string code_words(const std::string& x4, const std::string& put, const std::string& blocks, int64_t bits,
                        bool shuffles) {
   const bool rests = bits == 16;
-  std::string text = fmt::format("  var four = {}(at * 8u + part);\n", x4);
+  std::string text = fmt::format("  let own = {}(at * 8u + part);\n  var most = largest_bits(own);\n", x4);
   if (shuffles)
-    text += "  var largest = max_of(abs(four));\n" + shuffled(Fold::max, "largest", 8);
+    for (const int step : {4, 2, 1}) text += fmt::format("  most = max(most, subgroupShuffleXor(most, {}u));\n", step);
   else
     text += fmt::format(
-        "  var largest = 0.0;\n"
-        "  for (var j = 0u; j < 8u; j++) {{ largest = max(largest, max_of(abs({}(at * 8u + j)))); }}\n",
-        x4);
+        "  for (var j = 0u; j < 8u; j++) {{ most = max(most, largest_bits({}(at * 8u + j))); }}\n", x4);
   text += fmt::format(
-      "  let inverse = inverse_of(largest);\n  four *= inverse;\n"
-      "  let word = (at + part / 4u * {1}) * 4u + part % 4u;\n"
-      "  {0}(word, bytes_of(code_of(four)));\n"
-      "  if ({2}) {{ {0}(word + 8u * {1}, bytes_of(rest_of(four))); }}\n",
+      "  let largest = bitcast<f32>(most);\n  let inverse = inverse_of(largest);\n"
+      "  let words = coded(own * inverse, {2});\n"
+      "  let word = (at + part / 4u * {1}) * 4u + part % 4u;\n  {0}(word, words.codes);\n",
       put, blocks, rests);
+  if (rests) text += fmt::format("  {}(word + 8u * {}, words.rests);\n", put, blocks);
+  const std::string fact = fmt::format("(at + {}u * {}) * 4u", bits / 4, blocks);
   if (shuffles)
-    text += fmt::format("  var half = sum_of(four, {});\n", rests) + shuffled(Fold::sum, "half", 4) +
-            "  let sums = vec2<f32>(half, subgroupShuffleXor(half, 4u));\n  if (part > 0u) { return; }\n";
-  else
-    text += fmt::format(
-        "  if (part > 0u) {{ return; }}\n  var sums = vec2<f32>();\n"
-        "  for (var j = 0u; j < 4u; j++) {{\n"
-        "    sums.x += sum_of({0}(at * 8u + j) * inverse, {1});\n"
-        "    sums.y += sum_of({0}(at * 8u + 4u + j) * inverse, {1});\n  }}\n",
-        x4, rests);
+    return text + fmt::format(
+                      "  var half = words.sum;\n  half += subgroupShuffleXor(half, 2u);\n"
+                      "  half += subgroupShuffleXor(half, 1u);\n"
+                      "  let other = subgroupShuffleXor(half, 4u);\n"
+                      "  if (part < 4u) {{ {}({} + part, fact_of(part, largest, half, other, {})); }}\n",
+                      put, fact, rests);
   return text + fmt::format(
-                    "  let facts = facts_of(largest, sums, {});\n"
-                    "  for (var j = 0u; j < 4u; j++) {{ {}((at + {}u * {}) * 4u + j, facts[j]); }}\n",
-                    rests, put, bits / 4, blocks);
+                    "  if (part >= 4u) {{ return; }}\n  var low = 0;\n  var high = 0;\n"
+                    "  for (var j = 0u; j < 4u; j++) {{\n"
+                    "    low += coded({0}(at * 8u + j) * inverse, {1}).sum;\n"
+                    "    high += coded({0}(at * 8u + 4u + j) * inverse, {1}).sum;\n  }}\n"
+                    "  {2}({3} + part, fact_of(part, largest, low, high, {1}));\n",
+                    x4, rests, put, fact);
 }
 
 std::vector<gpu::Constant> constants_of(const QuantForm& form) {
@@ -338,15 +339,15 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
     builder.settings.push_back({"SHARED", form.lanes > 1});
     builder.settings.push_back({"STAGED", staged});
     builder.settings.push_back({"X_VECTORS", static_cast<uint32_t>(staged ? x_vectors : 0)});
+    builder.settings.push_back(
+        {"EARLY", static_cast<uint32_t>(std::min(kEarly, (x_vectors + form.threads - 1) / form.threads))});
     builder.settings.push_back({"UNITS", static_cast<uint32_t>(form.ahead / common)});
     builder.settings.push_back({"LOOSE", form.ahead % together == 0 ? 0u : 1u});
     if (staged) builder.code += "var<workgroup> staged: array<vec4<u32>, X_VECTORS>;\n";
     if (parts)
       declare_parts(builder, *parts, fmt::format("{}[i + {}]", x_words, x_first), bits);
     else if (staged)
-      builder.code +=
-          "fn stage_x(index: u32, thread: u32) {\n"
-          "  for (var i = thread; i < X_VECTORS; i += THREADS) { staged[i] = x_vector(i); }\n}\n";
+      builder.code += embedded::webgpu_kernels("qmatmul_staged");
   }
   if (codes) builder.code += fmt::format("const RESTS = {};\nconst FACTS = {}u;\n", bits == 16, bits / 4);
   if (!form.interleaved)

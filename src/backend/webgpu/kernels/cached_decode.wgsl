@@ -9,7 +9,8 @@
 // key_position, key_sequence, position, sequence, slope; put, which returns 0. IN_ORDER: a token sees the keys from one up
 // to itself, so none has to be looked for. A kernel of ONE_DISPATCH has cached_combine.wgsl, too.
 
-var<workgroup> query: array<vec4<f32>, HEADS * EIGHTS * 2u>;
+const QUERIES = HEADS * EIGHTS * 2u;
+var<workgroup> query: array<vec4<f32>, QUERIES>;
 var<workgroup> columns: array<f32, AT_ONCE * CREWS * VALUE_DIM>;
 var<workgroup> crew_stats: array<vec2<f32>, HEADS * CREWS>;  // largest score, sum of weights
 
@@ -224,15 +225,27 @@ fn put_sums(place: Place, split: u32, first_head: u32, end_head: u32, thread: u3
   return returned;
 }
 
+fn query_four(i: u32, place: Place) -> vec4<f32> {
+  let head = place.head + min(i / (EIGHTS * 2u), place.count - 1u);
+  let c = i % (EIGHTS * 2u) * 4u;
+  return vec4<f32>(query_element(place.token, head, c), query_element(place.token, head, c + 1u),
+                   query_element(place.token, head, c + 2u), query_element(place.token, head, c + 3u));
+}
+
 fn decode(index: u32, thread: u32) {
   let place = place_of(index / splits());
   let split = index % splits();
+  // Queries and the position are on their way before the keys, whose places have to be looked up first.
+  var queries = array<vec4<f32>, QUERY_LOADS>();
+  #for q QUERY_LOADS
+  queries[$q] = query_four(min(thread + $q * THREADS, QUERIES - 1u), place);
+  #endfor
+  // By what the token sees and not by what there is room for: a plan is made once for a text that grows.
+  let range = visible(place.token);
   #if IN_ORDER
   // Where a split begins does not depend on the text's length: splits() chunks follow each other, and then the next ones.
   var next = load_batch(first_seen(place.token) + split * KEYS, place, thread);
   #endif
-  // By what the token sees and not by what there is room for: a plan is made once for a text that grows.
-  let range = visible(place.token);
   let chunks_seen = (range.y - range.x + KEYS - 1u) / KEYS;
   #if IN_ORDER
   let used = min(splits(), chunks_seen);
@@ -243,12 +256,9 @@ fn decode(index: u32, thread: u32) {
   #if ONE_DISPATCH
   if (split >= used) { return; }
   #endif
-  for (var i = thread; i < HEADS * EIGHTS * 2u; i += THREADS) {
-    let head = place.head + min(i / (EIGHTS * 2u), place.count - 1u);
-    let c = i % (EIGHTS * 2u) * 4u;
-    query[i] = vec4<f32>(query_element(place.token, head, c), query_element(place.token, head, c + 1u),
-                         query_element(place.token, head, c + 2u), query_element(place.token, head, c + 3u)) * scale();
-  }
+  #for q QUERY_LOADS
+  if (thread + $q * THREADS < QUERIES) { query[thread + $q * THREADS] = queries[$q] * scale(); }
+  #endfor
   workgroupBarrier();
 
   let member = thread % TEAM;

@@ -26,12 +26,20 @@ fn combined(i: u32) -> vec4<f32> {
   return sum;
 }
 
-fn stage_x(index: u32, thread: u32) {
+// The largest score and the sum of weights of what lane i of all looks at; the first one is loaded before the weights.
+fn left_stats(i: u32) -> vec2<f32> {
+  let split = i % LEFT_LANES;
+  let stats = left4(left_at(min(i / LEFT_LANES, LEFT_HEADS - 1u), min(split, left_splits() - 1u)) + LEFT_FOURS).xy;
+  return select(stats, vec2<f32>(LEFT_HIDDEN, 0.0), split >= left_splits());
+}
+struct Fetched { stats: vec2<f32> }
+fn fetch_x(thread: u32) -> Fetched { return Fetched(left_stats(thread)); }
+
+fn stage_x(index: u32, thread: u32, fetched: Fetched) {
   for (var i = thread; i < LEFT_HEADS * LEFT_LANES; i += THREADS) {
     let head = i / LEFT_LANES;
-    let split = i % LEFT_LANES;
-    var stats = vec2<f32>(LEFT_HIDDEN, 0.0);
-    if (split < left_splits()) { stats = left4(left_at(head, split) + LEFT_FOURS).xy; }
+    var stats = fetched.stats;
+    if (i != thread) { stats = left_stats(i); }
     var top = most(stats.x);
     // A sink is a score more in the sum of weights, and nothing more in what is summed up.
     #if SINKS

@@ -1,9 +1,9 @@
 // VECTORS rows of x times packed weights that are read once. Neighbouring invocations have neighbouring rows of weights, which lie side
 // by side: THREADS / LANES of them, ROWS each. LANES invocations share a row; each takes its part of the blocks, AHEAD of them at a time,
 // and loads the next ones before it multiplies. All invocations of a subgroup need the same x, so a load of it is one access; STAGED: it
-// is brought to the workgroup's memory while the first weights are on their way.
+// is brought to the workgroup's memory, with fetch_x and stage_x, while the first weights are on their way.
 // Written around this by qmatmul.cpp: the constants; Codes, ScaleWords and what they mean (qmatmul.wgsl), of which a batch has UNITS for
-// each row, LOOSE: of blocks that begin anywhere in them; X, load_x and dot_x; staged, X_VECTORS of them, and stage_x; results, row_of_x, weights_of; store; main with
+// each row, LOOSE: of blocks that begin anywhere in them; X, load_x and dot_x; staged, X_VECTORS of them; results, row_of_x, weights_of; store; main with
 // `index` and `thread`. Everything is written out: a loop that is not unrolled has its weights in memory.
 const BESIDE = THREADS / LANES;
 const GROUP = BESIDE * ROWS;
@@ -39,20 +39,32 @@ fn rows_of(index: u32, thread: u32) -> array<u32, ROWS> {
   #endfor
   return rows;
 }
-// The first weights, which can be loaded before anything else.
-fn first_batch(index: u32, thread: u32) -> Batch {
-  return load_batch(rows_of(index, thread), thread / BESIDE * (blocks() / LANES));
+// The first loads, before anything else is: weights, and before them what there is of x. A multiprocessor takes loads in their
+// order, and those of the weights keep it busy for longer than x needs to arrive.
+struct Begun {
+  #if STAGED
+  x: Fetched,
+  #endif
+  weights: Batch,
+}
+fn begin(index: u32, thread: u32) -> Begun {
+  var begun: Begun;
+  #if STAGED
+  begun.x = fetch_x(thread);
+  #endif
+  begun.weights = load_batch(rows_of(index, thread), thread / BESIDE * (blocks() / LANES));
+  return begun;
 }
 
-fn multiply_from(index: u32, thread: u32, first_weights: Batch) {
+fn multiply_from(index: u32, thread: u32, begun: Begun) {
   let first = first_row(index);
   let vector = first_vector(index);
   let rows = rows_of(index, thread);
   let share = blocks() / LANES;
   let begin = thread / BESIDE * share;
-  var next = first_weights;
+  var next = begun.weights;
   #if STAGED
-  stage_x(index, thread);
+  stage_x(index, thread, begun.x);
   workgroupBarrier();
   #endif
   var sums: array<f32, ROWS * VECTORS>;
@@ -104,4 +116,4 @@ fn multiply_from(index: u32, thread: u32, first_weights: Batch) {
   #endif
 }
 
-fn multiply_vectors(index: u32, thread: u32) { multiply_from(index, thread, first_batch(index, thread)); }
+fn multiply_vectors(index: u32, thread: u32) { multiply_from(index, thread, begin(index, thread)); }
