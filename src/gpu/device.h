@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,8 +20,9 @@ namespace weft::gpu {
 class Recorder;
 
 struct DeviceOptions {
-  std::chrono::milliseconds deadline{
-      30'000};  ///< of every wait: a driver that says nothing for longer is given up
+  /// Of every wait: a driver that says nothing for longer is given up. Where not set: half a minute, or five
+  /// minutes on software adapters, which compile a kernel when it first runs.
+  std::optional<std::chrono::milliseconds> deadline;
   std::shared_ptr<FaultPlan> faults = FaultPlan::from_environment();
 };
 

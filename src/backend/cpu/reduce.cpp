@@ -91,7 +91,8 @@ struct Fold {
   static auto result(Acc a) { return Rule::result(a); }
 
   static constexpr bool kChooses = requires { &Rule::fold; };
-  static constexpr int64_t kRun = kChooses ? kWide : 256;  // elements of a tile: sums lose digits in long ones
+  static constexpr int64_t kRun =
+      kChooses ? kWide : 256;  // elements of a tile: sums lose digits in long ones
 
   static Acc add(Acc acc, const T* x, int64_t count, int64_t /*at*/) { return join(acc, tile(x, count)); }
   static Acc tile(const T* x, int64_t count) {

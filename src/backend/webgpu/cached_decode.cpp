@@ -312,21 +312,22 @@ void Decode::declare(Builder& builder, bool ends) const {
                       {"SINGLE", is_single()},
                       {"ENDS", ends},
                       {"IN_ORDER", p.in_order()}};
-  declare_sizes(builder, {{"THREADS", sharing_.threads},
-                          {"HEADS", sharing_.heads},
-                          {"TEAM", sharing_.team},
-                          {"LOADS", sharing_.loads},
-                          {"KEYS", sharing_.keys},
-                          {"VALUE_LOADS", sharing_.value_loads},
-                          {"CREW", sharing_.crew},
-                          {"CREWS", sharing_.threads / sharing_.crew},
-                          {"LANES", sharing_.lanes},
-                          {"QUERY_LOADS", (sharing_.heads * p.dim / 4 + sharing_.threads - 1) / sharing_.threads},
-                          {"AT_ONCE", sharing_.at_once},
-                          {"SPAN", kSpan},
-                          {"MOST_SPLITS", kMostSplits},
-                          {"BATCH", kBatch},
-                          {"BLOCKS", sharing_.blocks}});
+  declare_sizes(builder,
+                {{"THREADS", sharing_.threads},
+                 {"HEADS", sharing_.heads},
+                 {"TEAM", sharing_.team},
+                 {"LOADS", sharing_.loads},
+                 {"KEYS", sharing_.keys},
+                 {"VALUE_LOADS", sharing_.value_loads},
+                 {"CREW", sharing_.crew},
+                 {"CREWS", sharing_.threads / sharing_.crew},
+                 {"LANES", sharing_.lanes},
+                 {"QUERY_LOADS", (sharing_.heads * p.dim / 4 + sharing_.threads - 1) / sharing_.threads},
+                 {"AT_ONCE", sharing_.at_once},
+                 {"SPAN", kSpan},
+                 {"MOST_SPLITS", kMostSplits},
+                 {"BATCH", kBatch},
+                 {"BLOCKS", sharing_.blocks}});
   // Not part of the text: one that grows would need another kernel.
   builder.code += fmt::format("fn splits() -> u32 {{ return {}; }}\n", builder.number(sharing_.splits));
 }

@@ -130,6 +130,10 @@ void TileSteps::take(const Step& step) {
   // What is in memory is on its way while the product is computed, where an invocation has one place.
   const bool early = is_product_ && rows_ * width <= threads_;
   std::string body, parameters, arguments, loads;
+  // Shuffles are for whole subgroups: who has no place does as the last one, and stores nothing.
+  const int64_t places = rows_ * width * parts,
+                invocations = parts > 1 ? (places + lanes_ - 1) / lanes_ * lanes_ : places;
+  if (parts > 1) parameters += ", live: bool", arguments += fmt::format(", e < {}u", places);
   const auto load_early = [&](const std::string& name, std::string_view type, const std::string& value) {
     const std::string variable = fmt::format("early{}_{}", functions_, name);
     before_ += fmt::format("  var {}: {};\n", variable, type);
@@ -165,8 +169,10 @@ void TileSteps::take(const Step& step) {
   builder_.code += fmt::format("fn {}(at: u32, part: u32{}) {{\n{}}}\n", name, parameters, body);
   std::string text = fmt::format(
       "  for (var e = thread; e < {0}u; e += {1}u) {{\n"
-      "    let place = e / {2}u;\n    {3}({4}, e % {2}u{5});\n  }}\n",
-      rows_ * width * parts, threads_, parts, name, place, arguments);
+      "    let place = {6};\n    {3}({4}, e % {2}u{5});\n  }}\n",
+      invocations, threads_, parts, name, place, arguments,
+      invocations == places ? fmt::format("e / {}u", parts)
+                            : fmt::format("min(e / {}u, {}u)", parts, places / parts - 1));
   if (!condition.empty()) text = fmt::format("  if ({}) {{\n{}  }}\n", condition, text);
   const size_t level = level_of(step);
   if (levels_.size() <= level) levels_.resize(level + 1);
@@ -233,7 +239,8 @@ std::string TileSteps::folded_row(const Step& step, int64_t parts) {
   const auto reg = static_cast<size_t>(program.stores[0]);
   const std::string bits = encode(out.dtype, fmt::format("x{}", reg));
   if (program.is_per_row(out.layout))
-    return text + (parts > 1 ? "  if (part > 0u) { return; }\n" : "") + stored(out, "at", bits);
+    return text + (parts > 1 ? "  if (part > 0u || !live) { return; }\n" : "") + stored(out, "at", bits);
+  if (parts > 1) text += "  if (!live) { return; }\n";
   return text + loop + elements({reg}) + stored(out, fmt::format("(at * {}u + j)", walks.length()), bits) +
          "  }\n";
 }

@@ -26,7 +26,8 @@ constexpr int64_t kMostVectors = 8;  // rows of x that multiply_vectors takes at
 constexpr int64_t kLaneVectors = 4;
 constexpr int64_t kFewRows = 24;  // up to which weights are read again rather than tiles left half empty
 
-constexpr int64_t kEarly = 6;  // vectors of x that an invocation keeps in registers while its weights are on their way
+constexpr int64_t kEarly =
+    6;  // vectors of x that an invocation keeps in registers while its weights are on their way
 
 /// So many rows of x at once.
 int64_t vectors_for(int64_t m, int64_t most = kMostVectors) {
@@ -131,7 +132,7 @@ void declare_parts(Builder& builder, const Context::Parts& parts, const std::str
       shuffled(Fold::max, "all", parts.lanes), shuffled(Fold::sum, "all", parts.lanes));
   builder.code += embedded::webgpu_kernels("qmatmul_parts");
   builder.code += fmt::format(
-      "fn encode(at: u32, part: u32) {{\n{}}}\n",
+      "fn encode(at: u32, part: u32, live: bool) {{\n{}}}\n",
       code_words("combined", "put", fmt::format("{}u", parts.heads * parts.columns / 32), bits, true));
 }
 
@@ -156,31 +157,35 @@ std::string code_words(const std::string& x4, const std::string& put, const std:
   const bool rests = bits == 16;
   std::string text = fmt::format("  let own = {}(at * 8u + part);\n  var most = largest_bits(own);\n", x4);
   if (shuffles)
-    for (const int step : {4, 2, 1}) text += fmt::format("  most = max(most, subgroupShuffleXor(most, {}u));\n", step);
+    for (const int step : {4, 2, 1})
+      text += fmt::format("  most = max(most, subgroupShuffleXor(most, {}u));\n", step);
   else
     text += fmt::format(
         "  for (var j = 0u; j < 8u; j++) {{ most = max(most, largest_bits({}(at * 8u + j))); }}\n", x4);
   text += fmt::format(
       "  let largest = bitcast<f32>(most);\n  let inverse = inverse_of(largest);\n"
-      "  let words = coded(own * inverse, {2});\n"
-      "  let word = (at + part / 4u * {1}) * 4u + part % 4u;\n  {0}(word, words.codes);\n",
-      put, blocks, rests);
-  if (rests) text += fmt::format("  {}(word + 8u * {}, words.rests);\n", put, blocks);
-  const std::string fact = fmt::format("(at + {}u * {}) * 4u", bits / 4, blocks);
+      "  let words = coded(own * inverse, {});\n",
+      rests);
   if (shuffles)
-    return text + fmt::format(
-                      "  var half = words.sum;\n  half += subgroupShuffleXor(half, 2u);\n"
-                      "  half += subgroupShuffleXor(half, 1u);\n"
-                      "  let other = subgroupShuffleXor(half, 4u);\n"
-                      "  if (part < 4u) {{ {}({} + part, fact_of(part, largest, half, other, {})); }}\n",
-                      put, fact, rests);
-  return text + fmt::format(
-                    "  if (part >= 4u) {{ return; }}\n  var low = 0;\n  var high = 0;\n"
-                    "  for (var j = 0u; j < 4u; j++) {{\n"
-                    "    low += coded({0}(at * 8u + j) * inverse, {1}).sum;\n"
-                    "    high += coded({0}(at * 8u + 4u + j) * inverse, {1}).sum;\n  }}\n"
-                    "  {2}({3} + part, fact_of(part, largest, low, high, {1}));\n",
-                    x4, rests, put, fact);
+    text +=
+        "  var low = words.sum;\n  low += subgroupShuffleXor(low, 2u);\n  low += subgroupShuffleXor(low, "
+        "1u);\n"
+        "  let high = subgroupShuffleXor(low, 4u);\n";
+  text += fmt::format(
+      "  if (!live) {{ return; }}\n  let word = (at + part / 4u * {1}) * 4u + part % 4u;\n"
+      "  {0}(word, words.codes);\n",
+      put, blocks);
+  if (rests) text += fmt::format("  {}(word + 8u * {}, words.rests);\n", put, blocks);
+  text += "  if (part >= 4u) { return; }\n";
+  if (!shuffles)
+    text += fmt::format(
+        "  var low = 0;\n  var high = 0;\n"
+        "  for (var j = 0u; j < 4u; j++) {{\n"
+        "    low += coded({0}(at * 8u + j) * inverse, {1}).sum;\n"
+        "    high += coded({0}(at * 8u + 4u + j) * inverse, {1}).sum;\n  }}\n",
+        x4, rests);
+  return text + fmt::format("  {}((at + {}u * {}) * 4u + part, fact_of(part, largest, low, high, {}));\n",
+                            put, bits / 4, blocks, rests);
 }
 
 std::vector<gpu::Constant> constants_of(const QuantForm& form) {
@@ -451,13 +456,13 @@ void activation_codes(Context& context, const Step& step) {
   builder.code += fmt::format("fn put(i: u32, word: u32) {{ {}[i] = word; }}\n",
                               builder.write(buffer_of(step.outputs[0])));
   const gpu::Features& features = context.device.features();
-  builder.code += fmt::format("fn encode(at: u32, part: u32) {{\n{}}}\n",
+  builder.code += fmt::format("fn encode(at: u32, part: u32, live: bool) {{\n{}}}\n",
                               code_words("x4", "put", count, step.attrs->integer("bits"),
                                          features.subgroups && features.subgroup_min >= 8));
   builder.groups(context, (8 * blocks + kThreads - 1) / kThreads, kThreads,
                  fmt::format("  let word = index * {}u + thread;\n"
-                             "  if (word < 8u * {}) {{ encode(word / 8u, word % 8u); }}\n",
-                             kThreads, count));
+                             "  encode(min(word / 8u, {} - 1u), word % 8u, word < 8u * {});\n",
+                             kThreads, count, count));
 }
 
 }  // namespace weft::webgpu

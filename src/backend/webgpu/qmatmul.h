@@ -37,7 +37,8 @@ int64_t divisor(int64_t x, int64_t most);
 
 /// Statements that make words `part`, of 8, of the codes of block `at`, in the order that
 /// qmatmul_x_codes.wgsl describes. `x4(i)`: four elements; `put(i, word)`; `blocks`: of all rows.
-/// `shuffles`: the parts of a block are made by neighbours of a subgroup.
+/// `shuffles`: the parts of a block are made by neighbours of a subgroup. Nothing is put where `live` is
+/// false: on an H200 shuffles cost 0.5 us where some of a subgroup are missing, so all of them come here.
 std::string code_words(const std::string& x4, const std::string& put, const std::string& blocks, int64_t bits,
                        bool shuffles);
 /// THREADS, LANES, ROWS, VECTORS and AHEAD of a form.

@@ -17,12 +17,12 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr size_t kPositions = 6;       // the input of cached_attention
-constexpr size_t kMostTried = 64;      // of one question
-constexpr size_t kMostAlike = 16;      // steps of a kind: enough to have weights come from memory
-constexpr double kMostSeconds = 10;    // then the best so far will do
-constexpr double kBetter = 0.99;       // of the time so far, to be worth a step
-constexpr size_t kFew = 4;             // ways that are tried among other kernels,
+constexpr size_t kKeyRows = 3, kPositions = 6;  // inputs of cached_attention
+constexpr size_t kMostTried = 64;               // of one question
+constexpr size_t kMostAlike = 16;               // steps of a kind: enough to have weights come from memory
+constexpr double kMostSeconds = 10;             // then the best so far will do
+constexpr double kBetter = 0.99;                // of the time so far, to be worth a step
+constexpr size_t kFew = 4;                      // ways that are tried among other kernels,
 constexpr double kNearly = 1.2;        // if they take no more than so many times as long as the best alone
 constexpr double kMeasured = 2e-3;     // seconds, at least
 constexpr int kTurns = 4;              // the fastest counts
@@ -30,17 +30,26 @@ constexpr double kWarmUp = 1;          // second, at first; half of it after ker
 constexpr size_t kMostKept = 4096;     // answers in a file
 constexpr int64_t kMostNumber = 4096;  // of a way
 
-/// A step without those that write into what is there already. Attention sees most of its keys, not just
-/// those that a text has at its beginning.
+/// The same list, with other numbers.
+StoragePtr filled(gpu::Device& device, const Operand& list, const std::function<int64_t(int64_t)>& number) {
+  const gpu::Buffer buffer = device.alloc(dynamic_cast<const WebgpuStorage&>(*list.storage).size(), "tuning");
+  std::vector<int32_t> values(buffer.size() / 4);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<int32_t>(number(static_cast<int64_t>(i)));
+  device.write(buffer, 0, std::as_bytes(std::span(values)));
+  return std::make_shared<WebgpuStorage>(buffer);
+}
+
+/// A step without those that write into what is there already. Attention sees most of its keys, each in a row
+/// of its own, not just those that a text has at its beginning.
 Step on_trial(gpu::Device& device, Step step) {
   std::erase_if(step.after, [](const Step& after) { return after.kernel == "put_rows"; });
   const int64_t pitch = step.kernel == "cached_attention" ? step.attrs->integer("pitch") : 0;
   if (pitch == 0) return step;
-  const auto& positions = dynamic_cast<const WebgpuStorage&>(*step.inputs[kPositions].storage);
-  const gpu::Buffer filled = device.alloc(positions.size(), "positions");
-  const std::vector<int32_t> values(filled.size() / 4, static_cast<int32_t>(pitch * 3 / 4));
-  device.write(filled, 0, std::as_bytes(std::span(values)));
-  step.inputs[kPositions].storage = std::make_shared<WebgpuStorage>(filled);
+  const int64_t rows = step.inputs[1].layout.shape[0];
+  step.inputs[kKeyRows].storage = filled(device, step.inputs[kKeyRows], [&](int64_t i) { return i % rows; });
+  step.inputs[kPositions].storage =
+      filled(device, step.inputs[kPositions], [&](int64_t) { return pitch * 3 / 4; });
   return step;
 }
 
@@ -101,7 +110,8 @@ class Trial {
 /// One kind of steps, and the search for how to run them.
 struct Search {
   Climb climb;
-  std::vector<Step> steps;
+  size_t alike = 0;  ///< of a kind
+  std::vector<Step> steps = {};
   std::vector<std::unique_ptr<Trial>> trials = {};  ///< of a round's ways; null where the device cannot
 
   void begin_round(gpu::Device& device, Tuning& tuning, std::span<const gpu::Buffer* const> buffers) {
@@ -280,7 +290,11 @@ void tune(gpu::Device& device, Tuning& tuning, std::span<const Asked> asked, std
   for (const Asked& a : asked) {
     if (tuning.knows(a.question.key)) continue;
     Search& search = searches.try_emplace(a.question.key, Climb(a.question)).first->second;
-    if (search.steps.size() < kMostAlike) search.steps.push_back(on_trial(device, steps[a.step]));
+    if (search.alike++ >= kMostAlike) continue;
+    // What is behind attention may put its splits together.
+    const size_t count = steps[a.step].kernel == "cached_attention" ? 2 : 1;
+    for (const Step& step : steps.subspan(a.step).first(std::min(count, steps.size() - a.step)))
+      search.steps.push_back(on_trial(device, step));
   }
   const auto begin = std::chrono::steady_clock::now();
   const auto spent = [&] {

@@ -36,8 +36,9 @@ struct Fetched { stats: vec2<f32> }
 fn fetch_x(thread: u32) -> Fetched { return Fetched(left_stats(thread)); }
 
 fn stage_x(index: u32, thread: u32, fetched: Fetched) {
-  for (var i = thread; i < LEFT_HEADS * LEFT_LANES; i += THREADS) {
-    let head = i / LEFT_LANES;
+  // Whole subgroups come to the shuffles.
+  for (var i = thread; i < (LEFT_HEADS * LEFT_LANES + 31u) / 32u * 32u; i += THREADS) {
+    let head = min(i / LEFT_LANES, LEFT_HEADS - 1u);
     var stats = fetched.stats;
     if (i != thread) { stats = left_stats(i); }
     var top = most(stats.x);
@@ -50,10 +51,12 @@ fn stage_x(index: u32, thread: u32, fetched: Fetched) {
     #if SINKS
     all += weft_exp(sink(head) - top);
     #endif
-    shares[i] = select(factor / all, 0.0, stats.y == 0.0);
+    if (i < LEFT_HEADS * LEFT_LANES) { shares[i] = select(factor / all, 0.0, stats.y == 0.0); }
   }
   workgroupBarrier();
-  for (var i = thread; i < LEFT_HEADS * LEFT_FOURS; i += THREADS) { encode(i / 8u, i % 8u); }
+  for (var i = thread; i < (LEFT_HEADS * LEFT_FOURS + 31u) / 32u * 32u; i += THREADS) {
+    encode(min(i / 8u, LEFT_HEADS * LEFT_FOURS / 8u - 1u), i % 8u, i < LEFT_HEADS * LEFT_FOURS);
+  }
   workgroupBarrier();
   if (index == 0u) {
     for (var i = thread; i < X_VECTORS; i += THREADS) { keep(i); }
