@@ -4,12 +4,14 @@
 #include <doctest/doctest.h>
 #include <hwy/cache_control.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "array/half.h"
 #include "array/host_tensor.h"
+#include "backend/cpu/transpose.h"
 #include "ops/shorthand.h"
 
 using namespace weft;
@@ -79,6 +81,36 @@ TEST_SUITE("base: streams") {
       CHECK(wrong(moved(slice_dim(x, 1, 1, columns)),
                   [&](int64_t r, int64_t c) { return value(r, c + 1); }) == 0);
     }
+  }
+
+  TEST_CASE("transposes past the caches, on processors that read ahead and on others") {
+    constexpr int64_t kStride = 192;  // whole lines of 4 bytes
+    alignas(64) static uint32_t to[kStride * kStride];
+    std::vector<uint32_t> from(size_t{200} * 200);
+    for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint32_t>(i);
+    for (const bool ahead : {false, true})
+      for (const auto& [rows, columns] :
+           {std::pair{16, 16}, {64, 64}, {70, 130}, {130, 70}, {15, 17}, {1, 192}, {192, 1}}) {
+        CAPTURE(ahead);
+        CAPTURE(rows);
+        CAPTURE(columns);
+        std::ranges::fill(to, ~0u);
+        cpu::transpose_block(4, {.from = from.data(),
+                                 .to = to,
+                                 .from_stride = 200,
+                                 .to_stride = kStride,
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .is_streamed = true,
+                                 .reads_ahead = ahead});
+        hwy::FlushStream();
+        int64_t wrong_elements = 0;
+        for (int64_t r = 0; r < kStride; ++r)
+          for (int64_t c = 0; c < kStride; ++c)
+            wrong_elements += to[r * kStride + c] !=
+                              (r < rows && c < columns ? from[static_cast<size_t>(c * 200 + r)] : ~0u);
+        CHECK(wrong_elements == 0);
+      }
   }
 
   TEST_CASE("halves of every kind, larger than the caches") {

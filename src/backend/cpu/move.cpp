@@ -75,7 +75,8 @@ void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Ten
                                 .to_stride = rows.strides[1],
                                 .rows = std::min(kRows, rows.size - row),
                                 .columns = std::min(kColumns, columns.size - column),
-                                .is_streamed = streamed && reinterpret_cast<uintptr_t>(to) % 64 == 0});
+                                .is_streamed = streamed && reinterpret_cast<uintptr_t>(to) % 64 == 0,
+                                .reads_ahead = reads_ahead()});
       });
     }
     hwy::FlushStream();

@@ -66,11 +66,11 @@ struct Square {
   }
 };
 
-/// Blocks of one cache line by four go through a buffer: both sides then use whole lines, also when their
+/// Blocks of one cache line by `kLines` go through a buffer: both sides then use whole lines, also when their
 /// strides are powers of two that share a cache set.
-template <typename U>
+template <typename U, int64_t kLines>
 void transpose(const Transposition& block) {
-  constexpr int64_t kSide = 64 / sizeof(U), kWidth = 4 * kSide, kLanes = Square<U>::kLanes;
+  constexpr int64_t kSide = 64 / sizeof(U), kWidth = kLines * kSide, kLanes = Square<U>::kLanes;
   constexpr hn::ScalableTag<U> lanes;
   alignas(64) U buffer[kSide][kWidth];
   const int64_t rows = block.rows, columns = block.columns, stride = block.from_stride;
@@ -78,7 +78,7 @@ void transpose(const Transposition& block) {
     const U* from = static_cast<const U*>(block.from) + c * stride;
     U* to = static_cast<U*>(block.to) + c;
     // Meanwhile the next columns come into L2, in the order in which they lie. In L1 lines of such strides
-    // drive each other out.
+    // drive each other out. Where the processor reads ahead itself, nothing has to.
     const U* next = from + kWidth * stride;
     int64_t ahead = 0;
     for (int64_t r = 0; r < rows; r += kSide) {
@@ -95,6 +95,7 @@ void transpose(const Transposition& block) {
           for (int64_t q = 0; q < kLanes; ++q)
             std::memcpy(&buffer[i + q][j], &square.rows[q], Square<U>::kBytes);
         }
+        if (kLines == 1) continue;
         for (int64_t q = 0; q < kLanes; ++q) __builtin_prefetch(next + ahead + q * kSide, 0, 2);
         ahead += kLanes * kSide;
         if (ahead >= rows) {
@@ -116,11 +117,19 @@ void transpose(const Transposition& block) {
   }
 }
 
+template <typename U>
+void transpose_in_lines(const Transposition& block) {
+  if (block.is_streamed && block.reads_ahead)
+    transpose<U, 1>(block);
+  else
+    transpose<U, 4>(block);
+}
+
 void transpose_bytes(size_t bytes, const Transposition& block) {
-  if (bytes == 1) transpose<uint8_t>(block);
-  if (bytes == 2) transpose<uint16_t>(block);
-  if (bytes == 4) transpose<uint32_t>(block);
-  if (bytes == 8) transpose<uint64_t>(block);
+  if (bytes == 1) transpose_in_lines<uint8_t>(block);
+  if (bytes == 2) transpose_in_lines<uint16_t>(block);
+  if (bytes == 4) transpose_in_lines<uint32_t>(block);
+  if (bytes == 8) transpose_in_lines<uint64_t>(block);
 }
 
 }  // namespace
@@ -131,6 +140,14 @@ HWY_AFTER_NAMESPACE();
 namespace weft::cpu {
 
 HWY_EXPORT(transpose_bytes);
+
+bool reads_ahead() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
 
 void transpose_block(size_t bytes, const Transposition& block) {
   HWY_DYNAMIC_DISPATCH(transpose_bytes)(bytes, block);
