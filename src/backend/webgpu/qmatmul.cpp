@@ -25,9 +25,7 @@ constexpr int64_t kMostVectors = 8;  // rows of x that multiply_vectors takes at
 // 1, 2, 4 and 8.
 constexpr int64_t kLaneVectors = 4;
 constexpr int64_t kFewRows = 24;  // up to which weights are read again rather than tiles left half empty
-
-constexpr int64_t kEarly =
-    6;  // vectors of x that an invocation keeps in registers while its weights are on their way
+constexpr int64_t kEarly = 6;     // vectors of x that an invocation loads before its weights
 
 /// So many rows of x at once.
 int64_t vectors_for(int64_t m, int64_t most = kMostVectors) {
@@ -168,9 +166,8 @@ std::string code_words(const std::string& x4, const std::string& put, const std:
       rests);
   if (shuffles)
     text +=
-        "  var low = words.sum;\n  low += subgroupShuffleXor(low, 2u);\n  low += subgroupShuffleXor(low, "
-        "1u);\n"
-        "  let high = subgroupShuffleXor(low, 4u);\n";
+        "  var low = words.sum;\n  low += subgroupShuffleXor(low, 2u);\n"
+        "  low += subgroupShuffleXor(low, 1u);\n  let high = subgroupShuffleXor(low, 4u);\n";
   text += fmt::format(
       "  if (!live) {{ return; }}\n  let word = (at + part / 4u * {1}) * 4u + part % 4u;\n"
       "  {0}(word, words.codes);\n",

@@ -39,8 +39,8 @@ fn rows_of(index: u32, thread: u32) -> array<u32, ROWS> {
   #endfor
   return rows;
 }
-// The first loads, before anything else is: weights, and before them what there is of x. A multiprocessor takes loads in their
-// order, and those of the weights keep it busy for longer than x needs to arrive.
+// The first loads of all: a part of x, then weights. A multiprocessor takes loads in their order, and those of the weights
+// keep it busy for longer than x needs to arrive.
 struct Begun {
   #if STAGED
   x: Fetched,
