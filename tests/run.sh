@@ -7,7 +7,7 @@
 # counted a failure counts as one failed.
 set -uo pipefail
 
-limit=${TEST_TIMEOUT:-2700} # seconds for one program
+limit=${TEST_TIMEOUT:-3600} # seconds for one program: llvmpipe compiles all kernels anew on a machine that has seen none
 passed=0 failed=0 skipped=0
 
 run() { # run NAME COMMAND...
