@@ -165,9 +165,8 @@ std::string code_words(const std::string& x4, const std::string& put, const std:
       "  let words = coded(own * inverse, {});\n",
       rests);
   if (shuffles)
-    text +=
-        "  var low = words.sum;\n  low += subgroupShuffleXor(low, 2u);\n"
-        "  low += subgroupShuffleXor(low, 1u);\n  let high = subgroupShuffleXor(low, 4u);\n";
+    text += "  var low = words.sum;\n" + shuffled(Fold::sum, "low", 4) +
+            "  let high = subgroupShuffleXor(low, 4u);\n";
   text += fmt::format(
       "  if (!live) {{ return; }}\n  let word = (at + part / 4u * {1}) * 4u + part % 4u;\n"
       "  {0}(word, words.codes);\n",
