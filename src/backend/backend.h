@@ -52,8 +52,8 @@ struct ElementwiseProgram;  // backend/elementwise.h
 ///   elementwise, rows: `program` is what it does
 ///   a primitive by name; with a program, that is its epilogue: register 0 is the primitive's result, the
 ///   other loads are the inputs after its own
-///   a product with `tiles`: its result is tile 0; sums of rows come before it, and other steps after it,
-///   each on what a workgroup has at hand
+///   a product with `tiles`: its result is tile 0; sums of rows and codes of its input come before it, and
+///   other steps after it, each on what a workgroup has at hand
 struct Step {
   std::string_view kernel;
   std::vector<Operand> inputs = {}, outputs = {};
@@ -138,6 +138,9 @@ class Backend {
   virtual bool prefers_codes() const { return true; }
   /// Rows from which a product of halves, summed in f32, is much faster than other ones; 0: it never is.
   virtual int64_t halves_rows() const { return 0; }
+  /// Whether a product's kernel can make codes of so many activations itself, once for each of its
+  /// workgroups, and that pays for so many columns.
+  virtual bool encodes(int64_t /*elements*/, int64_t /*columns*/) const { return false; }
   /// Storages that one kernel can use.
   virtual int64_t most_storages() const { return 8; }
   /// Bytes of a storage that one kernel can read.

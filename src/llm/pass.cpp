@@ -110,7 +110,8 @@ Array Pass::norm(const std::string& name, const Array& x) {
     const int64_t k = x.shape(-1);
     if (!joins(x) || k % 32 != 0 || x.ndim() != 2) return rms_norm(x, w, config().norm_eps);
     const Array rows = x * w;
-    const Array squares = sum(square(reshape(x, {x.shape(0), k / 32, 32})), {-1});
+    const int64_t piece = piece_of(x);
+    const Array squares = sum(square(reshape(x, {x.shape(0), k / piece, piece})), {-1});
     const Array factor = rsqrt(sum(squares, {-1}, true) * (1.0 / static_cast<double>(k)) + config().norm_eps);
     const Array normed = rows * factor;
     factored_[normed.node().get()] = {normed, rows, factor};
@@ -118,6 +119,10 @@ Array Pass::norm(const std::string& name, const Array& x) {
   }
   const Array b = weights().has(bias(name)) ? weights().vector(bias(name), shape) : Array();
   return layer_norm(x, w, b, config().norm_eps);
+}
+
+int64_t Pass::piece_of(const Array& x) {
+  return std::clamp<int64_t>(x.device().backend().least_tile(), 16, 32);
 }
 
 bool Pass::joins(const Array& x) const {
@@ -211,7 +216,7 @@ Array Pass::gated_product(const std::string& gate, const std::string& up, const 
   if (!weights().are_alike(tensors) || weights().has(bias(gate)) || weights().has(bias(up)))
     return activate(product(gate, x, n)) * product(up, x, n);
   // On a GPU rows take turns, so that what belongs together is near.
-  const int64_t turn = x.device().backend().joined_rows() > 0 && n % 32 == 0 ? 32 : n;
+  const int64_t turn = x.device().backend().joined_rows() > 0 && n % 32 == 0 ? piece_of(x) : n;
   const Array both =
       reshape(times(x, weights().joined(tensors, {n, n}, x.shape(-1), turn)), {-1, n / turn, 2, turn});
   const auto part = [&](int64_t i) { return slice_dim(both, 2, i, i + 1); };

@@ -110,6 +110,8 @@ class Pass {
   /// x m^T, f32 (rows, m.n), with codes of so many bits.
   Array times(const Array& x, const Matrix& m, int64_t bits = kBits);
   Array with_bias(const std::string& name, const Array& y);
+  /// Columns that a workgroup needs at hand at least: 32 are a block of codes, or two halves of one.
+  static int64_t piece_of(const Array& x);
   /// Whether kernels of products go on with what is behind them (Backend::joined_rows).
   bool joins(const Array& x) const;
   /// The next token of each of some texts.

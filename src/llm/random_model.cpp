@@ -81,10 +81,12 @@ ModelFile random_model(const std::string& shape_and_type) {
                   {"attention.layer_norm_rms_epsilon", 1e-5},
                   {"context_length", number(131'072)}};
   // Rows that are no whole blocks (576 = 2.25 * 256) get a type that fits.
-  const auto fitting = [&](int64_t k) {
-    return k % quant::traits(type).block_elements == 0 ? type : quant::Type::q8_0;
+  const auto fitting = [](quant::Type wanted, int64_t k) {
+    return k % quant::traits(wanted).block_elements == 0 ? wanted : quant::Type::q8_0;
   };
-  add(model, "token_embd.weight", {row->vocabulary, row->width}, fitting(row->width));
+  // As in llama-quantize's files of this type, which others are measured with.
+  const quant::Type table = type == quant::Type::q4_k ? quant::Type::q6_k : type;
+  add(model, "token_embd.weight", {row->vocabulary, row->width}, fitting(table, row->width));
   add_ones(model, "output_norm.weight", row->width);
   if (row->experts > 0) {
     model.values["expert_count"] = number(row->experts);
@@ -93,7 +95,7 @@ ModelFile random_model(const std::string& shape_and_type) {
   for (int64_t i = 0; i < row->layers; ++i) {
     const std::string layer = fmt::format("blk.{}.", i);
     const auto matrix = [&](const std::string& tensor, int64_t n, int64_t k) {
-      add(model, layer + tensor + ".weight", {n, k}, fitting(k));
+      add(model, layer + tensor + ".weight", {n, k}, fitting(type, k));
     };
     add_ones(model, layer + "attn_norm.weight", row->width);
     add_ones(model, layer + "ffn_norm.weight", row->width);
@@ -108,9 +110,12 @@ ModelFile random_model(const std::string& shape_and_type) {
       continue;
     }
     add(model, layer + "ffn_gate_inp.weight", {row->experts, row->width}, quant::Type::f32);
-    add(model, layer + "ffn_gate_exps.weight", {row->experts, row->hidden, row->width}, fitting(row->width));
-    add(model, layer + "ffn_up_exps.weight", {row->experts, row->hidden, row->width}, fitting(row->width));
-    add(model, layer + "ffn_down_exps.weight", {row->experts, row->width, row->hidden}, fitting(row->hidden));
+    add(model, layer + "ffn_gate_exps.weight", {row->experts, row->hidden, row->width},
+        fitting(type, row->width));
+    add(model, layer + "ffn_up_exps.weight", {row->experts, row->hidden, row->width},
+        fitting(type, row->width));
+    add(model, layer + "ffn_down_exps.weight", {row->experts, row->width, row->hidden},
+        fitting(type, row->hidden));
   }
   return model;
 }

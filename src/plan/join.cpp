@@ -129,8 +129,9 @@ class Locality {
 /// A product in the making into a kernel with others.
 class Joined {
  public:
-  Joined(const Plan::Step& product, int64_t rows, int64_t width, Locality& locality)
-      : step_(product), rows_(rows), locality_(&locality) {
+  Joined(const Plan::Step& product, int64_t rows, int64_t width, Locality& locality,
+         const std::set<int>& left_to_readers)
+      : step_(product), rows_(rows), locality_(&locality), left_(&left_to_readers) {
     const int64_t columns = step_.outputs[0].layout.shape.back();
     step_.tiles = {{.columns = columns, .width = width, .first = 0, .count = columns / width}};
     if (step_.program) {
@@ -159,6 +160,7 @@ class Joined {
     const bool writes_memory = next.kernel == "put_rows" || next.kernel == "activation_codes";
     if (!writes_memory && next.kernel != "elementwise" && next.kernel != "rows") return false;
     if (!writes_memory && next.outputs.size() != 1) return false;
+    if (left_->contains(next.outputs[0].storage)) return false;
     // Places that make up one: a row that is folded, or a block.
     int64_t together = next.kernel == "activation_codes" ? 32 : 1;
     const Plan::Operand* domain = next.kernel == "put_rows" ? &next.inputs[2] : &next.inputs[0];
@@ -213,15 +215,18 @@ class Joined {
     return found;
   }
 
-  void take_before(Plan::Step sum) {
-    const int storage = sum.outputs[0].storage, tile = static_cast<int>(step_.tiles.size());
-    step_.tiles.push_back({.columns = 1, .width = 1, .first = 0, .count = step_.tiles[0].count});
+  /// A step about whole rows, in every workgroup.
+  void take_before(Plan::Step next) {
+    Plan::Operand& out = next.outputs[0];
+    const int storage = out.storage, tile = static_cast<int>(step_.tiles.size());
+    const int64_t columns = element_count(out.layout.shape) / rows_;
+    step_.tiles.push_back({.columns = columns, .width = columns, .first = 0, .count = step_.tiles[0].count});
     step_.each_operand([&](Plan::Operand& o, bool is_output) {
       if (!is_output && o.storage == storage) o.storage = -1, o.tile = tile;
     });
-    sum.outputs[0].storage = -1;
-    sum.outputs[0].tile = tile;
-    step_.before.push_back(std::move(sum));
+    out.storage = -1;
+    out.tile = tile;
+    step_.before.push_back(std::move(next));
   }
 
   /// Values that nobody else needs stay with the workgroups.
@@ -251,6 +256,7 @@ class Joined {
   Plan::Step step_;
   int64_t rows_;
   Locality* locality_;
+  const std::set<int>* left_;   ///< storages of codes that whoever reads them makes
   size_t own_ = 0;              ///< steps after it that were its program
   std::map<int, int> tile_of_;  ///< storage -> tile
   std::set<int> written_;       ///< storages that are in memory only
@@ -279,7 +285,9 @@ struct Touched {
 class Joiner {
  public:
   Joiner(std::vector<Plan::Step>& steps, const std::set<int>& kept, const Backend& backend)
-      : steps_(steps), kept_(kept), backend_(backend), done_(steps.size(), false) {}
+      : steps_(steps), kept_(kept), backend_(backend), done_(steps.size(), false) {
+    find_codes();
+  }
 
   std::vector<Plan::Step> run() {
     for (size_t s = 0; s < steps_.size(); ++s) {
@@ -293,9 +301,37 @@ class Joiner {
  private:
   static constexpr size_t kAhead = 12;  // steps that are looked at behind a product, or before it
 
+  /// Codes that the one product which reads them makes itself, while its weights are on their way; so the
+  /// product in front of them ends earlier, and has tiles of less than a block. What attention leaves is few
+  /// columns at hand already.
+  void find_codes() {
+    std::map<int, std::vector<size_t>> readers;
+    std::map<int, std::string_view> made_by;
+    for (size_t s = 0; s < steps_.size(); ++s)
+      steps_[s].each_operand([&](Plan::Operand& o, bool is_output) {
+        if (is_output)
+          made_by[o.storage] = steps_[s].kernel;
+        else
+          readers[o.storage].push_back(s);
+      });
+    for (const Plan::Step& step : steps_) {
+      if (step.kernel != "activation_codes") continue;
+      const Plan::Operand &x = step.inputs[0], &codes = step.outputs[0];
+      const std::vector<size_t>& reading = readers[codes.storage];
+      if (kept_.contains(codes.storage) || reading.size() != 1 || made_by[x.storage] == "cached_attention" ||
+          !x.layout.is_contiguous() || x.layout.offset % 4 != 0)
+        continue;
+      const Plan::Step& reader = steps_[reading[0]];
+      if (reader.kernel == "qmatmul_codes" && reader.inputs[0].storage == codes.storage &&
+          !widths_of(reader, backend_).empty() &&
+          backend_.encodes(element_count(x.layout.shape), reader.outputs[0].layout.shape.back()))
+        left_to_readers_.insert(codes.storage);
+    }
+  }
+
   /// Steps from `s` on that a product takes, at most so many.
   Joined grown(size_t s, int64_t rows, int64_t width, size_t most, std::vector<size_t>& taken) {
-    Joined made(steps_[s], rows, width, locality_);
+    Joined made(steps_[s], rows, width, locality_, left_to_readers_);
     Touched passed;
     for (size_t next = s + 1; next < std::min(steps_.size(), s + kAhead) && taken.size() < most; ++next) {
       if (passed.lets_pass(steps_[next]) && made.take(with_program(steps_[next])))
@@ -335,8 +371,9 @@ class Joiner {
     std::vector<size_t> before;
     Touched between = rest;
     for (size_t i = result_.size(); i-- > 0 && result_.size() - i < kAhead;) {
-      const int sum = result_[i].outputs.empty() ? -1 : result_[i].outputs[0].storage;
-      if (is_row_sum(result_[i], rows) && !between.read.contains(sum) && made.reads(sum)) {
+      const int value = result_[i].outputs.empty() ? -1 : result_[i].outputs[0].storage;
+      const bool joins = is_row_sum(result_[i], rows) || left_to_readers_.contains(value);
+      if (joins && !between.read.contains(value) && made.reads(value)) {
         made.take_before(result_[i]);
         before.push_back(i);
       } else {
@@ -357,6 +394,7 @@ class Joiner {
   const Backend& backend_;
   std::vector<bool> done_;
   std::vector<Plan::Step> result_;
+  std::set<int> left_to_readers_;  ///< storages of codes
   Locality locality_;
 };
 

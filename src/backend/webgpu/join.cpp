@@ -21,7 +21,9 @@ namespace {
 /// `tile<k>`, an array of words for each tiled value from `first` on; `at_tile<k>(at)` and `in_tile<k>(at)`:
 /// where an element is in it, and its bits.
 void declare_tiles(Builder& builder, const Step& product, int64_t rows, size_t first) {
+  const Step* encoder = encoder_of(product);  // whose codes are not words of a tile, but x of the product
   for (size_t k = first; k < product.tiles.size(); ++k) {
+    if (encoder && encoder->outputs[0].tile == static_cast<int>(k)) continue;
     const Tiled& tile = product.tiles[k];
     builder.code += fmt::format("var<workgroup> tile{}: array<u32, {}>;\n", k, tile.width * rows);
     builder.code +=
@@ -49,7 +51,8 @@ TileSteps::TileSteps(Builder& builder, const Step& product, int64_t rows, int64_
       is_product_(product.kernel != "cached_attention"),
       levels_(1),
       made_(product.tiles.size()) {
-  for (const Step& step : product.before) sum(step);
+  for (const Step& step : product.before)
+    if (&step != encoder_of(product)) sum(step);
   if (product.outputs[0].storage && is_product_) {
     const Tiled& tile = product.tiles[0];
     levels_.push_back(fmt::format(
@@ -260,8 +263,8 @@ std::string TileSteps::block_word(const Step& step) {
       name, four);
   builder_.code += fmt::format("fn {}(i: u32, word: u32) {{ {}[i] = word; }}\n", put,
                                builder_.write(buffer_of(step.outputs[0])));
-  return code_words(four, put, fmt::format("{}u", element_count(x.layout.shape) / 32),
-                    step.attrs->integer("bits"), lanes_ >= 8);
+  return code_words(four + "(at * 8u + part)", lanes_ >= 8 ? "" : four, put,
+                    fmt::format("{}u", element_count(x.layout.shape) / 32), step.attrs->integer("bits"));
 }
 
 namespace {
@@ -286,7 +289,11 @@ struct PackedWays {
         blocks(of_row),
         vectors(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(m)))),
         staged(x_bytes) {
-    for (const Tiled& t : product.tiles) memory += 4 * t.width * m;
+    const Step* encoder = encoder_of(product);
+    if (encoder) staged = bytes_of_codes(element_count(encoder->inputs[0].layout.shape));
+    for (size_t k = 0; k < product.tiles.size(); ++k)
+      if (!encoder || encoder->outputs[0].tile != static_cast<int>(k))
+        memory += 4 * product.tiles[k].width * m;
   }
 
   QuantForm form_of(const Way& way) const {
@@ -305,7 +312,8 @@ struct PackedWays {
     const QuantForm form = form_of(way);
     return blocks % (lanes * ahead) == 0 && ahead <= 8 && rows * vectors <= 8 && rows * ahead <= 16 &&
            tile.width * tiles % rows == 0 && tile.width * tiles <= 128 && common % tiles == 0 &&
-           form.threads >= 32 && form.threads <= limits.max_workgroup_threads && (staged == 0 || lanes > 1) &&
+           form.threads >= 32 && form.threads <= limits.max_workgroup_threads &&
+           (staged == 0 || (lanes > 1 && form.threads % 8 == 0)) &&
            shared_bytes(form) + staged <= limits.max_workgroup_memory;
   }
   Way usual() const {
@@ -365,12 +373,13 @@ std::pair<Step, QuantForm> joined_packed(Context& context, const Step& product, 
   const Context::Parts* parts = context.parts_of(product.inputs[0].storage);
   const PackedWays ways(context.device, product, m, blocks,
                         parts ? bytes_of_parts(product, parts->heads, parts->lanes) : 0);
-  const Way way = context.choose(
-      {.key = fmt::format("{} {} {} x {} x {} blocks in tiles of {}", product.kernel,
-                          product.attrs->text("type"), m, ways.tile.columns, blocks, ways.tile.width),
-       .usual = ways.usual(),
-       .possible = [ways](const Way& w) { return ways.possible(w); },
-       .others = ways.others()});
+  const Way way =
+      context.choose({.key = fmt::format("{} {} {} x {} x {} blocks in tiles of {}{}", product.kernel,
+                                         product.attrs->text("type"), m, ways.tile.columns, blocks,
+                                         ways.tile.width, encoder_of(product) ? ", of floats" : ""),
+                      .usual = ways.usual(),
+                      .possible = [ways](const Way& w) { return ways.possible(w); },
+                      .others = ways.others()});
   return {widened(product, way[3]), ways.form_of(way)};
 }
 

@@ -108,6 +108,15 @@ bool stages(const gpu::Device& device, const QuantForm& form, int64_t x_vectors,
          16 * x_vectors + shared_bytes(form) <= device.limits().max_workgroup_memory;
 }
 
+/// encode_four(i, own): what code_words says, of vector i of all, behind the last of which nothing is put.
+std::string encode_function(const std::string& put, const std::string& blocks, int64_t bits,
+                            const std::string& x4 = "") {
+  return fmt::format(
+      "fn encode_four(i: u32, own: vec4<f32>) {{\n  let at = min(i / 8u, {0} - 1u);\n  let part = i % 8u;\n"
+      "  let live = i < 8u * {0};\n{1}}}\n",
+      blocks, code_words("own", x4, put, blocks, bits));
+}
+
 /// stage_x: x is made of what splits of attention left. `kept`: where vector i of it goes, for whoever reads
 /// it later.
 void declare_parts(Builder& builder, const Context::Parts& parts, const std::string& kept, int64_t bits) {
@@ -129,9 +138,21 @@ void declare_parts(Builder& builder, const Context::Parts& parts, const std::str
       "fn total(x: f32) -> f32 {{\n  var all = x;\n{}  return all;\n}}\n",
       shuffled(Fold::max, "all", parts.lanes), shuffled(Fold::sum, "all", parts.lanes));
   builder.code += embedded::webgpu_kernels("qmatmul_parts");
-  builder.code += fmt::format(
-      "fn encode(at: u32, part: u32, live: bool) {{\n{}}}\n",
-      code_words("combined", "put", fmt::format("{}u", parts.heads * parts.columns / 32), bits, true));
+  builder.code += encode_function("put", fmt::format("{}u", parts.heads * parts.columns / 32), bits);
+}
+
+/// fetch_x, stage_x: x is made of `floats`.
+void declare_encoded(Builder& builder, const Operand& floats, int64_t bits, int64_t threads) {
+  const int64_t fours = element_count(floats.layout.shape) / 4;
+  builder.settings.push_back({"X_FOURS", static_cast<uint32_t>(fours)});
+  builder.settings.push_back(
+      {"EARLY", static_cast<uint32_t>(std::min(kEarly, (fours + threads - 1) / threads))});
+  builder.code += fmt::format("fn x_four(i: u32) -> vec4<f32> {{ return bitcast<vec4<f32>>({}[i + {}]); }}\n",
+                              builder.read(buffer_of(floats), 4), builder.number(floats.layout.offset / 4));
+  builder.code += embedded::webgpu_kernels("codes");
+  builder.code += "fn put(i: u32, word: u32) { staged[i / 4u][i % 4u] = word; }\n";
+  builder.code += encode_function("put", fmt::format("{}u", fours / 8), bits);
+  builder.code += embedded::webgpu_kernels("qmatmul_encoded");
 }
 
 /// total(x, thread): the sum over `lanes` neighbours, for the first of them.
@@ -150,10 +171,10 @@ std::string total_function(const QuantForm& form) {
 
 }  // namespace
 
-std::string code_words(const std::string& x4, const std::string& put, const std::string& blocks, int64_t bits,
-                       bool shuffles) {
-  const bool rests = bits == 16;
-  std::string text = fmt::format("  let own = {}(at * 8u + part);\n  var most = largest_bits(own);\n", x4);
+std::string code_words(const std::string& own, const std::string& x4, const std::string& put,
+                       const std::string& blocks, int64_t bits) {
+  const bool rests = bits == 16, shuffles = x4.empty();
+  std::string text = fmt::format("  let four = {};\n  var most = largest_bits(four);\n", own);
   if (shuffles)
     for (const int step : {4, 2, 1})
       text += fmt::format("  most = max(most, subgroupShuffleXor(most, {}u));\n", step);
@@ -162,7 +183,7 @@ std::string code_words(const std::string& x4, const std::string& put, const std:
         "  for (var j = 0u; j < 8u; j++) {{ most = max(most, largest_bits({}(at * 8u + j))); }}\n", x4);
   text += fmt::format(
       "  let largest = bitcast<f32>(most);\n  let inverse = inverse_of(largest);\n"
-      "  let words = coded(own * inverse, {});\n",
+      "  let words = coded(four * inverse, {});\n",
       rests);
   if (shuffles)
     text += "  var low = words.sum;\n" + shuffled(Fold::sum, "low", 4) +
@@ -182,6 +203,15 @@ std::string code_words(const std::string& x4, const std::string& put, const std:
         x4, rests);
   return text + fmt::format("  {}((at + {}u * {}) * 4u + part, fact_of(part, largest, low, high, {}));\n",
                             put, bits / 4, blocks, rests);
+}
+
+int64_t bytes_of_codes(int64_t elements) {
+  return elements / 32 * 80;
+}
+
+const Step* encoder_of(const Step& product) {
+  const auto found = std::ranges::find(product.before, "activation_codes", &Step::kernel);
+  return found == product.before.end() ? nullptr : &*found;
 }
 
 std::vector<gpu::Constant> constants_of(const QuantForm& form) {
@@ -310,7 +340,8 @@ QuantForm lanes_form(const gpu::Features& features, int64_t tile, int64_t m) {
 }
 
 std::string declare_product(Context& context, Builder& builder, const Operand& x, const Operand& packed,
-                            const quant::Packing& packing, int64_t bits, const QuantForm& form) {
+                            const quant::Packing& packing, int64_t bits, const QuantForm& form,
+                            const Operand* floats) {
   const quant::Coding& coding = quant::coding(packing.type);
   const bool codes = bits > 0;
   builder.code +=
@@ -327,10 +358,14 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
                 row_vectors = packing.k / 32 * (codes ? bits / 4 + 1 : 8);
   const Context::Parts* parts = context.parts_of(x.storage);
   const bool staged =
-      parts || stages(context.device, form, x_vectors, (builder.literal ? form.vectors : 1) * row_vectors);
-  const std::string x_words = parts ? builder.write(buffer_of(x), 4) : builder.read(buffer_of(x), 4),
-                    x_first = builder.number(x.layout.offset / 4);
-  if (!parts)
+      parts || floats ||
+      stages(context.device, form, x_vectors, (builder.literal ? form.vectors : 1) * row_vectors);
+  std::string x_words, x_first;
+  if (!floats) {
+    x_words = parts ? builder.write(buffer_of(x), 4) : builder.read(buffer_of(x), 4);
+    x_first = builder.number(x.layout.offset / 4);
+  }
+  if (!parts && !floats)
     builder.code +=
         fmt::format("fn x_vector(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n", x_words, x_first);
   builder.code += fmt::format("fn x4(i: u32) -> {} {{ return {}({}); }}\n", codes ? "vec4<u32>" : "vec4<f32>",
@@ -340,12 +375,15 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
     builder.settings.push_back({"SHARED", form.lanes > 1});
     builder.settings.push_back({"STAGED", staged});
     builder.settings.push_back({"X_VECTORS", static_cast<uint32_t>(staged ? x_vectors : 0)});
-    builder.settings.push_back(
-        {"EARLY", static_cast<uint32_t>(std::min(kEarly, (x_vectors + form.threads - 1) / form.threads))});
+    if (!floats)
+      builder.settings.push_back(
+          {"EARLY", static_cast<uint32_t>(std::min(kEarly, (x_vectors + form.threads - 1) / form.threads))});
     builder.settings.push_back({"UNITS", static_cast<uint32_t>(form.ahead / common)});
     builder.settings.push_back({"LOOSE", form.ahead % together == 0 ? 0u : 1u});
     if (staged) builder.code += "var<workgroup> staged: array<vec4<u32>, X_VECTORS>;\n";
-    if (parts)
+    if (floats)
+      declare_encoded(builder, *floats, bits, form.threads);
+    else if (parts)
       declare_parts(builder, *parts, fmt::format("{}[i + {}]", x_words, x_first), bits);
     else if (staged)
       builder.code += embedded::webgpu_kernels("qmatmul_staged");
@@ -392,12 +430,15 @@ void multiply_packed(Context& context, const Step& step, const QuantForm& form) 
   Builder builder(step.kernel);
   const bool joined = !step.tiles.empty();
   builder.literal = joined;
-  const Operand x = without_gaps(context, step.inputs[0], 4);
+  const Step* encoder = encoder_of(step);
+  const Operand x = encoder ? step.inputs[0] : without_gaps(context, step.inputs[0], 4),
+                floats = encoder ? without_gaps(context, encoder->inputs[0], 4) : Operand{};
   builder.settings = constants_of(form);
   builder.code += number_function("size_m", builder.number(m));
   builder.code += number_function("size_n", builder.number(packing.n));
-  const std::string body = declare_product(context, builder, x, step.inputs[1], packing,
-                                           codes ? step.attrs->integer("bits") : 0, form);
+  const std::string body =
+      declare_product(context, builder, x, step.inputs[1], packing, codes ? step.attrs->integer("bits") : 0,
+                      form, encoder ? &floats : nullptr);
   if (context.parts_of(x.storage)) context.parts.reset();
   if (joined) return multiply_joined(context, builder, step, form, body);
   builder.code += "alias T = f32;\n" + result_function(builder, {buffer_of(out), out.dtype, count,
@@ -452,13 +493,11 @@ void activation_codes(Context& context, const Step& step) {
   builder.code += fmt::format("fn put(i: u32, word: u32) {{ {}[i] = word; }}\n",
                               builder.write(buffer_of(step.outputs[0])));
   const gpu::Features& features = context.device.features();
-  builder.code += fmt::format("fn encode(at: u32, part: u32, live: bool) {{\n{}}}\n",
-                              code_words("x4", "put", count, step.attrs->integer("bits"),
-                                         features.subgroups && features.subgroup_min >= 8));
+  const bool shuffles = features.subgroups && features.subgroup_min >= 8;
+  builder.code += encode_function("put", count, step.attrs->integer("bits"), shuffles ? "" : "x4");
   builder.groups(context, (8 * blocks + kThreads - 1) / kThreads, kThreads,
-                 fmt::format("  let word = index * {}u + thread;\n"
-                             "  encode(min(word / 8u, {} - 1u), word % 8u, word < 8u * {});\n",
-                             kThreads, count, count));
+                 fmt::format("  let i = index * {}u + thread;\n  encode_four(i, x4(min(i, 8u * {} - 1u)));\n",
+                             kThreads, count));
 }
 
 }  // namespace weft::webgpu

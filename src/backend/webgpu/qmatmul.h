@@ -36,20 +36,27 @@ int64_t shared_bytes(const QuantForm& form);
 int64_t divisor(int64_t x, int64_t most);
 
 /// Statements that make words `part`, of 8, of the codes of block `at`, in the order that
-/// qmatmul_x_codes.wgsl describes. `x4(i)`: four elements; `put(i, word)`; `blocks`: of all rows.
-/// `shuffles`: the parts of a block are made by neighbours of a subgroup. Nothing is put where `live` is
-/// false: on an H200 shuffles cost 0.5 us where some of a subgroup are missing, so all of them come here.
-std::string code_words(const std::string& x4, const std::string& put, const std::string& blocks, int64_t bits,
-                       bool shuffles);
+/// qmatmul_x_codes.wgsl describes, of the four elements `own`. `put(i, word)`; `blocks`: of all rows.
+/// `x4(i)`: four elements; empty where the parts of a block are made by neighbours of a subgroup, which
+/// shuffle. Nothing is put where `live` is false: on an H200 shuffles cost 0.5 us where some of a subgroup
+/// are missing, so all of them come here.
+std::string code_words(const std::string& own, const std::string& x4, const std::string& put,
+                       const std::string& blocks, int64_t bits);
+/// Of codes of 16 bits of so many elements.
+int64_t bytes_of_codes(int64_t elements);
+/// The step before a product that makes codes of its input, in every workgroup; null: there is none.
+const Step* encoder_of(const Step& product);
 /// THREADS, LANES, ROWS, VECTORS and AHEAD of a form.
 std::vector<gpu::Constant> constants_of(const QuantForm& form);
 /// The text that has multiply_vectors.
 std::string vectors_text(const QuantForm& form);
 
 /// What a block of a row of weights, and one of x, are and give: levels, scales, load_x, dot_x. Codes of x
-/// have `bits`, floats 0. Returns what main does first.
+/// have `bits`, floats 0; `floats`: what a workgroup makes those codes of itself. Returns what main does
+/// first.
 std::string declare_product(Context& context, Builder& builder, const Operand& x, const Operand& packed,
-                            const quant::Packing& packing, int64_t bits, const QuantForm& form);
+                            const quant::Packing& packing, int64_t bits, const QuantForm& form,
+                            const Operand* floats = nullptr);
 /// The same for weights that are floats, k of them in a row, a multiple of 8.
 void declare_product(Context& context, Builder& builder, const Operand& x, const Operand& w, int64_t k);
 

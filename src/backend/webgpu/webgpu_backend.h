@@ -50,6 +50,7 @@ class WebgpuBackend : public Backend {
   int64_t joined_rows() const override { return software_ ? 1 : 8; }
   int64_t least_tile() const override;
   bool prefers_codes() const override { return !software_; }
+  bool encodes(int64_t elements, int64_t columns) const override;
   int64_t halves_rows() const override;
   int64_t most_storages() const override { return device_.limits().max_storage_buffers; }
   uint64_t most_bytes() const override { return device_.limits().max_binding_size; }

@@ -1,7 +1,7 @@
 // x of a product behind attention: what splits of the keys left (cached_splits.wgsl), put together and made codes of, in the
 // workgroup's memory. Every workgroup does all of it, while its first weights are on their way.
 // Written around this by qmatmul.cpp: LEFT_HEADS, LEFT_FOURS: vectors of a head's sums; LEFT_LANES: neighbours that look at the
-// splits of a head, most and total over them; left4, left_splits, sink; staged; encode, which calls combined; keep.
+// splits of a head, most and total over them; left4, left_splits, sink; staged; encode_four; keep.
 const LEFT_HIDDEN = -3.0e38;
 const LEFT_BATCH = 8u;  // splits whose sums are loaded at once
 var<workgroup> shares: array<f32, LEFT_HEADS * LEFT_LANES>;  // what a split's sums count
@@ -36,8 +36,7 @@ struct Fetched { stats: vec2<f32> }
 fn fetch_x(thread: u32) -> Fetched { return Fetched(left_stats(thread)); }
 
 fn stage_x(index: u32, thread: u32, fetched: Fetched) {
-  // Whole subgroups come to the shuffles.
-  for (var i = thread; i < (LEFT_HEADS * LEFT_LANES + 31u) / 32u * 32u; i += THREADS) {
+  for (var i = thread; i < whole_subgroups(LEFT_HEADS * LEFT_LANES); i += THREADS) {
     let head = min(i / LEFT_LANES, LEFT_HEADS - 1u);
     var stats = fetched.stats;
     if (i != thread) { stats = left_stats(i); }
@@ -54,8 +53,8 @@ fn stage_x(index: u32, thread: u32, fetched: Fetched) {
     if (i < LEFT_HEADS * LEFT_LANES) { shares[i] = select(factor / all, 0.0, stats.y == 0.0); }
   }
   workgroupBarrier();
-  for (var i = thread; i < (LEFT_HEADS * LEFT_FOURS + 31u) / 32u * 32u; i += THREADS) {
-    encode(min(i / 8u, LEFT_HEADS * LEFT_FOURS / 8u - 1u), i % 8u, i < LEFT_HEADS * LEFT_FOURS);
+  for (var i = thread; i < whole_subgroups(LEFT_HEADS * LEFT_FOURS); i += THREADS) {
+    encode_four(i, combined(min(i, LEFT_HEADS * LEFT_FOURS - 1u)));
   }
   workgroupBarrier();
   if (index == 0u) {
