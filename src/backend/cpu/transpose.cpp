@@ -23,17 +23,21 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr size_t kMostRows = HWY_TARGET == HWY_AVX3 ? 16 : 8;  // half of the registers
+/// Most bytes of a vector: a square of them is at most half of the registers, or as many as there are where
+/// its vectors are whole lines, which need no buffer.
+template <typename U>
+constexpr size_t most_bytes() {
+  if (HWY_TARGET == HWY_AVX3) return sizeof(U) > 1 ? 64 : 16;
+  return sizeof(U) < 4 ? 16 : 8 * sizeof(U);
+}
 
 /// A square of vectors in registers: out[i][j] = in[j][i]. Interleaving the halves of some rows, or taking
 /// them apart, log2 of their number times transposes: first inside of units of 16 bytes, then the units,
 /// because processors have instructions for that which are twice as fast as any shuffle.
 template <typename U>
 struct Square {
-  // Of halves, 32 bytes are slower than 16: 60 instead of 67 % of a copy's speed.
-  static constexpr size_t kMost = sizeof(U) < 4 ? 16 : kMostRows * sizeof(U);
   static constexpr size_t kBytes =
-      std::max<size_t>(16, std::min(hn::MaxLanes(hn::ScalableTag<uint8_t>()), kMost));
+      std::max<size_t>(16, std::min(hn::MaxLanes(hn::ScalableTag<uint8_t>()), most_bytes<U>()));
   static constexpr size_t kLanes = kBytes / sizeof(U), kUnit = 16 / sizeof(U), kUnits = kLanes / kUnit;
   using Vector [[gnu::vector_size(kBytes)]] = U;
   Vector rows[kLanes];
@@ -66,50 +70,79 @@ struct Square {
   }
 };
 
-/// Blocks of one cache line by `kLines` go through a buffer: both sides then use whole lines, also when their
-/// strides are powers of two that share a cache set.
-template <typename U, int64_t kLines>
-void transpose(const Transposition& block) {
-  constexpr int64_t kSide = 64 / sizeof(U), kWidth = kLines * kSide, kLanes = Square<U>::kLanes;
+/// One row on. Rows are used strictly in their order: in the one that the compiler likes, from addresses that
+/// it has found before, memory gives half as much.
+template <typename U>
+U* after(U* row, int64_t stride) {
+  row += stride;
+  asm volatile("" : "+r"(row) : : "memory");
+  return row;
+}
+
+template <typename U>
+void put_line(const void* line, U* to, bool is_streamed) {
   constexpr hn::ScalableTag<U> lanes;
-  alignas(64) U buffer[kSide][kWidth];
+  for (size_t i = 0; i < 64 / sizeof(U); i += hn::MaxLanes(lanes)) {
+    const auto part = hn::LoadU(lanes, static_cast<const U*>(line) + i);
+    is_streamed ? hn::Stream(part, lanes, to + i) : hn::StoreU(part, lanes, to + i);
+  }
+}
+
+/// A square of elements whose rows are cache lines, through registers or through a buffer. Lines are stored
+/// as soon as they are there: after those of their neighbours as well it is a third slower.
+template <typename U>
+void transpose_lines(const U* from, int64_t from_stride, U* to, int64_t to_stride, bool is_streamed) {
+  constexpr int64_t kSide = 64 / sizeof(U), kLanes = Square<U>::kLanes;
+  if constexpr (kLanes == kSide) {
+    Square<U> square;
+    for (int64_t q = 0; q < kLanes; ++q, from = after(from, from_stride))
+      std::memcpy(&square.rows[q], from, Square<U>::kBytes);
+    square.transpose();
+    for (int64_t q = 0; q < kLanes; ++q, to = after(to, to_stride))
+      put_line(&square.rows[q], to, is_streamed);
+  } else {
+    alignas(64) U buffer[kSide][kSide];
+    for (int64_t j = 0; j < kSide; j += kLanes) {
+      for (int64_t i = 0; i < kSide; i += kLanes) {
+        Square<U> square;
+        for (int64_t q = 0; q < kLanes; ++q)
+          std::memcpy(&square.rows[q], from + (j + q) * from_stride + i, Square<U>::kBytes);
+        square.transpose();
+        for (int64_t q = 0; q < kLanes; ++q)
+          std::memcpy(&buffer[i + q][j], &square.rows[q], Square<U>::kBytes);
+      }
+    }
+    for (int64_t i = 0; i < kSide; ++i) put_line(buffer[i], to + i * to_stride, is_streamed);
+  }
+}
+
+/// Goes down the rows of `kLines` cache lines of the output at a time. Fetched ahead: the next columns come
+/// into L2 meanwhile, in the order in which they lie. In L1 lines of such strides drive each other out.
+template <typename U, int64_t kLines, bool kAhead>
+void transpose(const Transposition& block) {
+  constexpr int64_t kSide = 64 / sizeof(U), kWidth = kLines * kSide;
   const int64_t rows = block.rows, columns = block.columns, stride = block.from_stride;
   for (int64_t c = 0; c < columns; c += kWidth) {
     const U* from = static_cast<const U*>(block.from) + c * stride;
     U* to = static_cast<U*>(block.to) + c;
-    // Meanwhile the next columns come into L2, in the order in which they lie. In L1 lines of such strides
-    // drive each other out. Where the processor reads ahead itself, nothing has to.
     const U* next = from + kWidth * stride;
+    const int64_t width = std::min(kWidth, columns - c);
     int64_t ahead = 0;
     for (int64_t r = 0; r < rows; r += kSide) {
-      const int64_t height = std::min(kSide, rows - r), width = std::min(kWidth, columns - c);
+      const int64_t height = std::min(kSide, rows - r);
       const int64_t whole = height == kSide ? width / kSide * kSide : 0;  // columns that fill lines
       const U* source = from + r;
       U* target = to + r * block.to_stride;
-      for (int64_t j = 0; j < whole; j += kLanes) {
-        for (int64_t i = 0; i < kSide; i += kLanes) {
-          Square<U> square;
-          for (int64_t q = 0; q < kLanes; ++q)
-            std::memcpy(&square.rows[q], source + (j + q) * stride + i, Square<U>::kBytes);
-          square.transpose();
-          for (int64_t q = 0; q < kLanes; ++q)
-            std::memcpy(&buffer[i + q][j], &square.rows[q], Square<U>::kBytes);
+      for (int64_t j = 0; j < whole; j += kSide) {
+        if (kAhead) {
+          for (int64_t q = 0; q < kSide; ++q) __builtin_prefetch(next + ahead + q * kSide, 0, 2);
+          ahead += kSide * kSide;
+          if (ahead >= rows) {
+            ahead = 0;
+            next += stride;
+          }
         }
-        if (kLines == 1) continue;
-        for (int64_t q = 0; q < kLanes; ++q) __builtin_prefetch(next + ahead + q * kSide, 0, 2);
-        ahead += kLanes * kSide;
-        if (ahead >= rows) {
-          ahead = 0;
-          next += stride;
-        }
-      }
-      if (whole == kWidth && block.is_streamed) {
-        for (int64_t i = 0; i < kSide; ++i)
-          for (int64_t j = 0; j < kWidth; j += hn::MaxLanes(lanes))
-            hn::Stream(hn::Load(lanes, buffer[i] + j), lanes, target + i * block.to_stride + j);
-      } else if (whole > 0) {
-        for (int64_t i = 0; i < kSide; ++i)
-          std::memcpy(target + i * block.to_stride, buffer[i], static_cast<size_t>(whole) * sizeof(U));
+        transpose_lines(source + j * stride, stride, target + j, block.to_stride, block.is_streamed);
       }
       for (int64_t i = 0; i < height; ++i)
         for (int64_t j = whole; j < width; ++j) target[i * block.to_stride + j] = source[j * stride + i];
@@ -118,18 +151,18 @@ void transpose(const Transposition& block) {
 }
 
 template <typename U>
-void transpose_in_lines(const Transposition& block) {
+void transpose_elements(const Transposition& block) {
   if (block.is_streamed && block.reads_ahead)
-    transpose<U, 1>(block);
+    transpose<U, 1, false>(block);
   else
-    transpose<U, 4>(block);
+    transpose<U, 2, true>(block);
 }
 
 void transpose_bytes(size_t bytes, const Transposition& block) {
-  if (bytes == 1) transpose_in_lines<uint8_t>(block);
-  if (bytes == 2) transpose_in_lines<uint16_t>(block);
-  if (bytes == 4) transpose_in_lines<uint32_t>(block);
-  if (bytes == 8) transpose_in_lines<uint64_t>(block);
+  if (bytes == 1) transpose_elements<uint8_t>(block);
+  if (bytes == 2) transpose_elements<uint16_t>(block);
+  if (bytes == 4) transpose_elements<uint32_t>(block);
+  if (bytes == 8) transpose_elements<uint64_t>(block);
 }
 
 }  // namespace

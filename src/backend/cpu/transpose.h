@@ -14,9 +14,9 @@ struct Transposition {
   bool reads_ahead;  ///< of the processor
 };
 
-/// Whether the processor follows as many streams as a line has floats, so that it is best left alone: 4096 x
-/// 4096 of f32 run at 97 % of a copy's speed on an Intel Xeon then, and at 49 to 65 % otherwise; on an AMD
-/// EPYC at 58 and at 83 %.
+/// Whether the processor follows as many streams as a line has floats, so that it is best left alone: Intel's
+/// do (4096 x 4096 of f32 run at 97 % of a copy's speed on a Xeon then, and at 49 to 88 % otherwise), AMD's
+/// do not.
 bool reads_ahead();
 
 /// Of elements of 1, 2, 4 or 8 bytes. Call hwy::FlushStream() before another thread may read.
