@@ -38,10 +38,17 @@ void Candidates::start(std::span<const float> logits, int64_t k) {
     list_.resize(kept);
     worst = list_.back().logit;
   };
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] <= worst) continue;
-    list_.push_back({static_cast<TokenId>(i), logits[i]});
-    if (list_.size() == full) sort_out();
+  constexpr size_t kBlock = 64;  // logits that are looked at together: hardly any block has one of the best
+  for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const std::span<const float> block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
+    int better_ones = 0;
+    for (const float logit : block) better_ones += logit > worst;
+    if (better_ones == 0) continue;
+    for (size_t i = 0; i < block.size(); ++i) {
+      if (block[i] <= worst) continue;
+      list_.push_back({static_cast<TokenId>(begin + i), block[i]});
+      if (list_.size() == full) sort_out();
+    }
   }
   sort_out();
   std::ranges::sort(list_, {}, &Candidate::id);

@@ -109,12 +109,12 @@ void Sampler::weigh(std::span<const float> logits) {
   working_.penalties.repetition(options, history_, weighed);
   working_.penalties.dry(options, settings_->breakers, history_, weighed);
   constexpr float kMost = std::numeric_limits<float>::max();  // infinities have no difference
-  bool numbers = true;
+  int others = 0;
   for (float& logit : weighed) {
-    numbers &= !std::isnan(logit);
+    others += std::isnan(logit);
     logit = std::min(logit, kMost);
   }
-  if (!numbers) fail(ErrorKind::invalid, "[sampler] the model's logits are not all numbers");
+  if (others > 0) fail(ErrorKind::invalid, "[sampler] the model's logits are not all numbers");
 }
 
 /// From the logits to the candidates and their probabilities.
