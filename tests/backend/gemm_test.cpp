@@ -326,25 +326,30 @@ TEST_SUITE("base: gemm") {
 
   TEST_CASE("an epilogue that throws ends the product on every thread") {
     ThreadPool pool(3);
-    constexpr int64_t kRows = 100, kColumns = 2500;  // several blocks, so that threads wait for each other
-    const Values a(DType::f32, kRows * kColumns, 1), b(DType::f32, kColumns * kColumns, 2);
-    const GemmOperand left{a.bytes.data(), DType::f32, kColumns, 1},
-        right{b.bytes.data(), DType::f32, kColumns, 1};
-    std::vector<float> c(kRows * kColumns);
-    for (int64_t at : {0, 3, 10}) {
-      std::atomic<int64_t> blocks{0};
-      const auto fail = [&](const cpu::GemmBlock&) {
-        if (blocks++ == at) throw std::bad_alloc();
-      };
-      CHECK_THROWS_AS(cpu::gemm(pool, kRows, kColumns, kColumns, left, right, c.data(), kColumns, fail),
-                      std::bad_alloc);
+    constexpr int64_t kColumns = 1500;  // several blocks; with many rows threads wait for each other
+    for (const int64_t rows : {100, 600}) {
+      const Values a(DType::f32, static_cast<size_t>(rows * kColumns), 1),
+          b(DType::f32, kColumns * kColumns, 2);
+      const GemmOperand left{a.bytes.data(), DType::f32, kColumns, 1},
+          right{b.bytes.data(), DType::f32, kColumns, 1};
+      std::vector<float> c(static_cast<size_t>(rows * kColumns));
+      for (int64_t at : {0, 3, 5}) {
+        CAPTURE(rows);
+        CAPTURE(at);
+        std::atomic<int64_t> blocks{0};
+        const auto fail = [&](const cpu::GemmBlock&) {
+          if (blocks++ == at) throw std::bad_alloc();
+        };
+        CHECK_THROWS_AS(cpu::gemm(pool, rows, kColumns, kColumns, left, right, c.data(), kColumns, fail),
+                        std::bad_alloc);
+      }
     }
   }
 
   TEST_CASE("the result does not depend on the number of threads") {
     ThreadPool one(1), two(2), three(3);
-    const int64_t shapes[][3] = {
-        {130, 140, 500}, {1, 3001, 150}, {5, 1111, 99}, {2000, 1, 200}, {500, 33, 77}};
+    const int64_t shapes[][3] = {{130, 140, 500}, {1, 3001, 150}, {5, 1111, 99},
+                                 {2000, 1, 200},  {500, 33, 77},  {70, 1600, 800}};
     for (const auto& [m, n, k] : shapes)
       for (bool transposed : {false, true}) {
         const Values a(DType::f32, static_cast<size_t>(m * k), 1),

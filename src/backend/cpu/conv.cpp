@@ -221,6 +221,22 @@ void dot_rows(const Rows& at, const float* x, const float* y, float* sum) {
   for (int64_t l = 0; l < kLanes; ++l) *sum += all[l];
 }
 
+/// A vector of windows side by side: where it is in the image and in a row of the packed block.
+struct Piece {
+  int64_t from, to;
+};
+
+/// The same pieces for each tap, one row after the other. What a piece has too much the next one overwrites.
+void copy_pieces(const float* image, const int64_t* taps, int64_t rows, const Piece* pieces, int64_t count,
+                 int64_t width, float* out) {
+  for (int64_t row = 0; row < rows; ++row, out += width)
+    for (int64_t i = 0; i < count; ++i) {
+      Vector part;
+      load(part, image + taps[row] + pieces[i].from);
+      std::memcpy(out + pieces[i].to, &part, sizeof part);
+    }
+}
+
 // ---- windows as the right operand of a product
 
 /// Columns are windows, rows their elements.
@@ -229,24 +245,27 @@ void pack_windows(const Problem& p, const Image& image, const GemmBlock& block, 
     int64_t lane, place, count;  // windows side by side
   };
   std::vector<Run> runs;
+  std::vector<Piece> pieces;
+  const int64_t* const taps = image.taps().data() + block.row;
   for (int64_t column = 0; column < block.columns; column += width) {
     const int64_t lanes = std::min(width, block.columns - column);
     runs.clear();
+    pieces.clear();
     for (int64_t lane = 0; lane < lanes; lane += runs.back().count) {
       const int64_t position = block.column + column + lane, at = position % p.out[2];
       runs.push_back({lane, image.row_of(position / p.out[2]) + at, std::min(p.out[2] - at, lanes - lane)});
+      for (int64_t j = 0; j < runs.back().count; j += kLanes)
+        pieces.push_back({runs.back().place + j, lane + j});
     }
-    for (int64_t i = 0; i < block.rows; ++i, out += width) {
-      const float* from = image.data() + image.tap(block.row + i);
-      if (i + 1 < block.rows) {  // whole vectors: what is too much is overwritten by the next run or row
-        for (const Run& run : runs)
-          for (int64_t j = 0; j < run.count; j += kLanes)
-            std::memcpy(out + run.lane + j, from + run.place + j, sizeof(Vector));
-      } else {
-        for (const Run& run : runs) std::copy_n(from + run.place, run.count, out + run.lane);
-      }
-      if (lanes < width) std::fill(out + lanes, out + width, 0.0f);
-    }
+    // All rows but the last, behind which there is nothing to overwrite.
+    wide<copy_pieces>(image.data(), taps, block.rows - 1, pieces.data(), std::ssize(pieces), width, out);
+    float* const last = out + (block.rows - 1) * width;
+    for (const Run& run : runs)
+      std::copy_n(image.data() + taps[block.rows - 1] + run.place, run.count, last + run.lane);
+    if (lanes < width)
+      for (int64_t i = 0; i < block.rows; ++i)
+        std::fill(out + i * width + lanes, out + (i + 1) * width, 0.0f);
+    out += block.rows * width;
   }
 }
 
