@@ -71,6 +71,7 @@ class Array {
  private:
   static Array from_bytes(DType dtype, std::span<const std::byte> bytes, const Shape& shape,
                           const Device& device);
+  void read(std::span<std::byte> to) const;  ///< evaluates; `to` has room for all values
 
   std::shared_ptr<Node> node_;
   size_t output_ = 0;

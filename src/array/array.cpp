@@ -105,8 +105,13 @@ Array Array::to_device(const Device& to) const {
 
 template <Element T>
 std::vector<T> Array::to_vector() const {
-  const HostTensor host = to_host();
   std::vector<T> values(static_cast<size_t>(size()));
+  if constexpr (!std::is_same_v<T, bool>)
+    if (dtype() == dtype_of<T>()) {
+      read(std::as_writable_bytes(std::span(values)));
+      return values;
+    }
+  const HostTensor host = to_host();
   with_element_type(host.dtype, [&]<typename From>(From) {
     if constexpr (holds<T, From>())
       for (size_t i = 0; i < values.size(); ++i)

@@ -223,8 +223,11 @@ std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId>
     }
     tokens = tokens.subspan(count);
     if (!all && !tokens.empty()) continue;
-    const std::vector<float> part = made.to_vector();
-    logits.insert(logits.end(), part.begin(), part.end());
+    std::vector<float> part = made.to_vector();
+    if (logits.empty())
+      logits = std::move(part);
+    else
+      logits.insert(logits.end(), part.begin(), part.end());
   }
   return logits;
 }
@@ -244,6 +247,10 @@ std::vector<float> Model::run(std::span<const Turn> turns) {
     now.push_back({turn.sequence, anew.empty() ? turn.tokens : turn.tokens.last(1)});
     if (!anew.empty()) run_parts(turn.sequence, std::span(anew).first(anew.size() - 1), false, false);
   }
+  const auto is_like_first = [&](const Turn& turn) {
+    return turn.sequence.is_long == now[0].sequence.is_long;
+  };
+  if (!now.empty() && std::ranges::all_of(now, is_like_first)) return run_together(now).to_vector();
   const auto width = static_cast<ptrdiff_t>(config().vocabulary);
   std::vector<float> results(turns.size() * static_cast<size_t>(width));
   for (const bool is_long : {false, true}) {  // keys are turned by one table in a pass

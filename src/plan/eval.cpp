@@ -104,21 +104,24 @@ void eval(std::span<const Array> arrays) {
 }
 
 HostTensor Array::to_host() const {
+  HostTensor host{dtype(), shape(), std::vector<std::byte>(static_cast<size_t>(size()) * size_of(dtype()))};
+  read(host.bytes);
+  return host;
+}
+
+void Array::read(std::span<std::byte> to) const {
   eval(*this);
+  if (to.empty()) return;
   const Value& value = value_of(*this);
-  HostTensor host{value.dtype, value.shape,
-                  std::vector<std::byte>(static_cast<size_t>(size()) * size_of(value.dtype))};
-  if (host.bytes.empty()) return host;
   StoragePtr storage = value.storage;
   Backend& backend = device().backend();
   if (!value.layout.is_contiguous()) {
-    storage = backend.alloc(host.bytes.size(), "to_host");
+    storage = backend.alloc(to.size(), "to_host");
     Step step{.kernel = "copy", .inputs = {{value.storage, value.dtype, value.layout}}};
     step.outputs.push_back({storage, value.dtype, Layout::contiguous(value.shape)});
     backend.run(std::span(&step, 1));
   }
-  backend.read(storage, 0, host.bytes);
-  return host;
+  backend.read(storage, 0, to);
 }
 
 }  // namespace weft

@@ -14,8 +14,6 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kLine = 64;  // bytes of the cache
-
 // ---- Between memory and registers.
 // -----------------------------------------------------------------------------
 
@@ -259,7 +257,8 @@ Machine::Machine(const ElementwiseProgram& program, int64_t tile, std::span<cons
     return reg < registers_.size() && program.dtype_of(static_cast<int>(reg)) != DType::i64 ? 4 : 8;
   };
   const auto lines = [&](size_t reg) {  // one to spare: registers 2 KiB apart would compete for lines of L1
-    return ((is_one_of(rows.is_kept, reg) ? rows.length : tile) * width(reg) + kLine - 1) / kLine + 1;
+    return ((is_one_of(rows.is_kept, reg) ? rows.length : tile) * width(reg) + kLineBytes - 1) / kLineBytes +
+           1;
   };
   int64_t all = 0;
   for (size_t reg = 0; reg <= registers_.size(); ++reg) all += lines(reg);
@@ -337,7 +336,7 @@ void Machine::finish(size_t reg, int64_t at, int64_t n) {
   const Call& call = calls_[reg - loads_];
   if (!call.output) return compute(reg, n);
   void* const result = place(*call.output, at);
-  if (call.streamed && n % kStrip == 0 && reinterpret_cast<uintptr_t>(result) % kLine == 0) {
+  if (call.streamed && n % kStrip == 0 && reinterpret_cast<uintptr_t>(result) % kLineBytes == 0) {
     compute_into(reg, call.streamed, result, n);
   } else if (call.streamed) {
     compute(reg, n);

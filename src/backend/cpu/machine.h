@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/stream.h"
 #include "backend/elementwise.h"
 
 namespace weft::cpu {
@@ -87,8 +88,8 @@ class Machine {
     std::byte* memory;
     int64_t bytes;  // of an element
   };
-  struct alignas(64) Line {  // of the cache
-    std::byte bytes[64];
+  struct alignas(kLineBytes) Line {
+    std::byte bytes[kLineBytes];
   };
 
   void* own(size_t reg, int64_t at = 0) const { return owned_[reg].memory + at * owned_[reg].bytes; }

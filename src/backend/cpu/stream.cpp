@@ -10,7 +10,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr size_t kLine = 64;
+constexpr auto kLine = static_cast<size_t>(kLineBytes);
 using Stream = void (*)(const std::byte* from, std::byte* to, size_t lines);
 
 #if defined(__x86_64__)
