@@ -250,9 +250,14 @@ std::vector<float> Model::run(std::span<const Turn> turns) {
   const auto is_like_first = [&](const Turn& turn) {
     return turn.sequence.is_long == now[0].sequence.is_long;
   };
-  if (!now.empty() && std::ranges::all_of(now, is_like_first)) return run_together(now).to_vector();
   const auto width = static_cast<ptrdiff_t>(config().vocabulary);
-  std::vector<float> results(turns.size() * static_cast<size_t>(width));
+  const size_t count = turns.size() * static_cast<size_t>(width);
+  if (!now.empty() && std::ranges::all_of(now, is_like_first)) {
+    std::vector<float> rows = run_together(now).to_vector();
+    rows.resize(count);  // a pass may have more rows than there are turns
+    return rows;
+  }
+  std::vector<float> results(count);
   for (const bool is_long : {false, true}) {  // keys are turned by one table in a pass
     std::vector<Turn> alike;
     std::vector<ptrdiff_t> places;
