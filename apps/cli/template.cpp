@@ -22,7 +22,7 @@ ChatInput read_input(std::istream& in) {
   const std::string text(std::istreambuf_iterator<char>(in), {});
   json object = json::parse(text, nullptr, false);
   if (!object.is_object()) fail(ErrorKind::io, "[template] the input is not a JSON object");
-  const auto take = [&](const char* name, json otherwise) {
+  const auto take = [&](const char* name, const json& otherwise) {
     json value = object.value(name, otherwise);
     object.erase(name);
     if (value.type() != otherwise.type() && !otherwise.is_null())

@@ -52,7 +52,7 @@ CachedProblem::CachedProblem(const Shape& q, const Shape& keys, const Shape& val
       key_heads * value_dim * size != values[1] * elements)
     fail(ErrorKind::invalid, "[cached_attention] q {}, keys {} and values {}{} do not go together",
          to_string(q), to_string(keys), to_string(values), type ? " in blocks" : "");
-  if (dim % elements != 0 || value_dim % elements != 0)
+  if (type && (dim % elements != 0 || value_dim % elements != 0))
     fail(ErrorKind::unsupported,
          "[cached_attention] heads of {} and {} columns are not whole {} blocks of {}", dim, value_dim,
          quant::traits(*type).name, elements);

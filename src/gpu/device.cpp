@@ -62,8 +62,8 @@ Device Device::create(const Adapter& adapter, const Features& features, const De
   state->type = adapter.info().type;
   state->limits = adapter.info().limits;
   state->features = features;
+  state->deadline = options.deadline.value_or(state->type == AdapterType::cpu ? 300s : 30s);
   state->options = options;
-  state->options.deadline = options.deadline.value_or(state->type == AdapterType::cpu ? 300s : 30s);
   state->library->kept.push_back(state->errors);
 
   // Kernels check their own bounds; clamping every index once more is work in their innermost loops.
@@ -100,9 +100,9 @@ Device Device::create(const Adapter& adapter, const Features& features, const De
                                                        .callback = answer_with_handle<abi::Device>,
                                                        .user1 = hand_over(answer),
                                                        .user2 = nullptr});
-  if (!wait_for(*state->library, nullptr, future, *answer, *state->options.deadline))
+  if (!wait_for(*state->library, nullptr, future, *answer, state->deadline))
     fail(ErrorKind::timeout, "[gpu] {} did not open within {:g} s", state->name,
-         std::chrono::duration<double>(*state->options.deadline).count());
+         std::chrono::duration<double>(state->deadline).count());
   if (answer->status != abi::kSuccess || !answer->value)
     fail(ErrorKind::unsupported, "[gpu] {} cannot be opened: {}", state->name, answer->message);
   state->device = answer->value;
@@ -167,14 +167,14 @@ void Device::State::throw_lost() {
 }
 
 void Device::State::wait(abi::Future future, const AnswerBase& answer, std::string_view what, bool injected) {
-  const Clock::time_point end = Clock::now() + *options.deadline;
+  const Clock::time_point end = Clock::now() + deadline;
   std::optional<Awake::While> awake_meanwhile;  // a software adapter wakes its threads for each dispatch
   if (type == AdapterType::cpu) awake_meanwhile.emplace(awake);
   while (!answer.done) {
     if (lost()) throw_lost();  // its callbacks may never come
     const Clock::time_point now = Clock::now();
     if (now >= end) {
-      const double seconds = std::chrono::duration<double>(*options.deadline).count();
+      const double seconds = std::chrono::duration<double>(deadline).count();
       hung = !injected;
       set_lost(fmt::format("{} did not complete within {:g} s", what, seconds));
       fail(ErrorKind::timeout, "[gpu] {} on '{}' did not complete within {:g} s", what, name, seconds);

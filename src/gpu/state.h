@@ -102,6 +102,7 @@ struct Device::State : std::enable_shared_from_this<Device::State> {
   Limits limits;
   Features features;
   DeviceOptions options;
+  std::chrono::milliseconds deadline{};  ///< of a wait
   std::shared_ptr<DeviceErrors> errors = std::make_shared<DeviceErrors>();
   Counters counters;
 

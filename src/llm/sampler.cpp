@@ -89,7 +89,7 @@ TokenId Sampler::sample(std::span<const float> logits) {
   narrow();
   Candidate chosen = working_.candidates.at_share(draw(Draw::token));
   if (grammar_ && !grammar_->allows(chosen.id)) {
-    keep_allowed();
+    keep_allowed(*grammar_);
     chosen = working_.candidates.at_share(draw(Draw::allowed_token));
   }
   if (settings_->options.mirostat == 2)
@@ -140,18 +140,18 @@ void Sampler::narrow() {
   candidates.softmax();
 }
 
-void Sampler::keep_allowed() {
+void Sampler::keep_allowed(GrammarState& grammar) {
   constexpr size_t kMany = 256;  // so many looks at the grammar cost as much as the whole set of tokens
   Candidates& candidates = working_.candidates;
   if (candidates.list().size() < kMany)
-    candidates.keep_if([&](const Candidate& c) { return grammar_->allows(c.id); });
+    candidates.keep_if([&](const Candidate& c) { return grammar.allows(c.id); });
   else
-    candidates.keep_if([mask = grammar_->allowed()](const Candidate& c) { return (*mask)[c.id]; });
+    candidates.keep_if([mask = grammar.allowed()](const Candidate& c) { return (*mask)[c.id]; });
   if (!candidates.empty()) {
     candidates.softmax();
     return;
   }
-  const std::shared_ptr<const TokenMask> mask = grammar_->allowed();
+  const std::shared_ptr<const TokenMask> mask = grammar.allowed();
   for (size_t i = 0; i < working_.logits.size(); ++i)
     if (!(*mask)[static_cast<TokenId>(i)]) working_.logits[i] = -std::numeric_limits<float>::infinity();
   narrow();

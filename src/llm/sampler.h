@@ -65,7 +65,7 @@ class Sampler {
 
   void weigh(std::span<const float> logits);
   void narrow();
-  void keep_allowed();
+  void keep_allowed(GrammarState& grammar);
   double draw(Draw what, uint32_t ahead = 0) const;
 
   std::shared_ptr<const Settings> settings_;

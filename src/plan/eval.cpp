@@ -24,7 +24,7 @@ class PlanCache {
     const std::scoped_lock lock(mutex_);
     std::string key(graph.key);
     const auto* backend = &device.backend();
-    key.append(reinterpret_cast<const char*>(&backend), sizeof backend);
+    key.append(reinterpret_cast<const char*>(&backend), sizeof(Backend*));
     key += often ? '+' : '-';
     if (const auto found = entries_.find(key); found != entries_.end()) {
       if (found->second.backend.lock() == device.shared_backend()) {

@@ -62,7 +62,8 @@ std::string drawn(const Chart& chart, double left) {
 
   std::string out = label((x0 + x1) / 2, kTop - 24, "middle", chart.title);
   out += label((x0 + x1) / 2, kHeight - 12, "middle", chart.x_label);
-  for (double y = 0; y <= top * 1.001; y += step) {
+  for (int rung = 0; rung <= std::lround(top / step); ++rung) {
+    const double y = rung * step;
     out += line(x0, y_at(y), x1, y_at(y));
     out += label(x0 - 6, y_at(y) + 4, "end", fmt::format("{:g}", y));
   }

@@ -90,22 +90,22 @@ std::string label(const CpuPrepared::Item& item) {
 }
 
 /// The kernel, then the program on what it made.
-void run_with_epilogue(ThreadPool& pool, const CpuPrepared::Item& item) {
+void run_with_epilogue(ThreadPool& pool, const CpuPrepared::Item& item, const ElementwiseProgram& program) {
   const std::span<const cpu::Tensor> inputs = item.inputs.tensors, outputs = item.outputs.tensors;
-  const size_t own = inputs.size() - (item.program->loads.size() - 1);
+  const size_t own = inputs.size() - (program.loads.size() - 1);
   cpu::Tensor made = outputs[0];
   std::vector<std::byte> memory;
-  if (made.dtype != item.program->loads[0]) {
-    made.dtype = item.program->loads[0];
+  if (made.dtype != program.loads[0]) {
+    made.dtype = program.loads[0];
     memory.resize(static_cast<size_t>(element_count(made.layout.shape)) * size_of(made.dtype));
     made.data = memory.data();
   }
   std::vector<cpu::Tensor> loads = {made};
   loads.insert(loads.end(), inputs.begin() + static_cast<int64_t>(own), inputs.end());
   if (item.is_matmul && made.dtype == DType::f32)
-    return cpu::matmul_with(pool, *item.program, inputs.first(own), loads, outputs);
+    return cpu::matmul_with(pool, program, inputs.first(own), loads, outputs);
   item.kernel(pool, inputs.first(own), std::span(&made, 1), *item.attrs);
-  cpu::run_elementwise(pool, *item.program, loads, outputs);
+  cpu::run_elementwise(pool, program, loads, outputs);
 }
 
 }  // namespace
@@ -161,7 +161,7 @@ void CpuBackend::run(Prepared& prepared, std::span<const StoragePtr> storages,
     if (!item.program)
       item.kernel(pool_, item.inputs.tensors, item.outputs.tensors, *item.attrs);
     else if (item.kernel)
-      run_with_epilogue(pool_, item);
+      run_with_epilogue(pool_, item, *item.program);
     else if (item.program->row_dims)
       cpu::run_rows(pool_, *item.program, item.inputs.tensors, item.outputs.tensors);
     else

@@ -103,7 +103,7 @@ struct Bfloats {
   // As float_to_bfloat, of whose branch GCC makes 16 when the loop is this short.
   [[gnu::target("avx2,fma,f16c")]] static void put_256(uint16_t* to, const float* strip) {
     __m256i words[2];
-    for (int k = 0; k < 2; ++k) {
+    for (int64_t k = 0; k < 2; ++k) {
       const __m256 x = _mm256_load_ps(strip + 8 * k);
       const __m256i bits = _mm256_castps_si256(x);
       const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
