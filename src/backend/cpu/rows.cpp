@@ -448,7 +448,7 @@ void run_rows(ThreadPool& pool, const ElementwiseProgram& program, std::span<con
     return;
   }
   const int64_t grain = std::max({int64_t{1}, kGrainElements / std::max<int64_t>(rows.length(), 1),
-                                  rows.rows() / (16 * pool.threads())});
+                                  rows.rows() / (int64_t{16} * pool.threads())});
   pool.for_each(static_cast<size_t>(rows.rows()), static_cast<size_t>(grain), [&](size_t begin, size_t end) {
     RowProgram::Worker worker = rows.worker();
     for (size_t row = begin; row < end; ++row) rows.run_row(worker, static_cast<int64_t>(row));
