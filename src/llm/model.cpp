@@ -247,17 +247,8 @@ std::vector<float> Model::run(std::span<const Turn> turns) {
     now.push_back({turn.sequence, anew.empty() ? turn.tokens : turn.tokens.last(1)});
     if (!anew.empty()) run_parts(turn.sequence, std::span(anew).first(anew.size() - 1), false, false);
   }
-  const auto is_like_first = [&](const Turn& turn) {
-    return turn.sequence.is_long == now[0].sequence.is_long;
-  };
   const auto width = static_cast<ptrdiff_t>(config().vocabulary);
-  const size_t count = turns.size() * static_cast<size_t>(width);
-  if (!now.empty() && std::ranges::all_of(now, is_like_first)) {
-    std::vector<float> rows = run_together(now).to_vector();
-    rows.resize(count);  // a pass may have more rows than there are turns
-    return rows;
-  }
-  std::vector<float> results(count);
+  std::vector<float> results;
   for (const bool is_long : {false, true}) {  // keys are turned by one table in a pass
     std::vector<Turn> alike;
     std::vector<ptrdiff_t> places;
@@ -267,7 +258,10 @@ std::vector<float> Model::run(std::span<const Turn> turns) {
       places.push_back(&turn - now.data());
     }
     if (alike.empty()) continue;
-    const std::vector<float> rows = run_together(alike).to_vector();
+    std::vector<float> rows = run_together(alike).to_vector();
+    rows.resize(alike.size() * static_cast<size_t>(width));  // a pass may have more than there are turns
+    if (alike.size() == turns.size()) return rows;
+    results.resize(turns.size() * static_cast<size_t>(width));
     for (size_t i = 0; i < places.size(); ++i)
       std::copy_n(rows.begin() + static_cast<ptrdiff_t>(i) * width, width,
                   results.begin() + places[i] * width);

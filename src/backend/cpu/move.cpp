@@ -63,7 +63,7 @@ void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Ten
   const int64_t area = std::min(rows_of_task, rows.size) * std::min(kColumns, columns.size);
   const auto size = static_cast<int64_t>(bytes);
   const bool streamed =
-      is_streamed(static_cast<uint64_t>(walk.count() * size)) && rows.strides[1] * size % 64 == 0;
+      is_streamed(static_cast<uint64_t>(walk.count() * size)) && rows.strides[1] * size % kLineBytes == 0;
   parallel(pool, rest.count() * bands * bars, kGrain / area, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t place = task / (bands * bars), row = task / bars % bands * rows_of_task,
@@ -77,7 +77,7 @@ void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Ten
                                 .to_stride = rows.strides[1],
                                 .rows = std::min(rows_of_task, rows.size - row),
                                 .columns = std::min(kColumns, columns.size - column),
-                                .is_streamed = streamed && reinterpret_cast<uintptr_t>(to) % 64 == 0,
+                                .is_streamed = streamed && reinterpret_cast<uintptr_t>(to) % kLineBytes == 0,
                                 .reads_ahead = reads_ahead()});
       });
     }

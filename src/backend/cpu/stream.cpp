@@ -10,17 +10,16 @@
 namespace weft::cpu {
 namespace {
 
-constexpr auto kLine = static_cast<size_t>(kLineBytes);
 using Stream = void (*)(const std::byte* from, std::byte* to, size_t lines);
 
 #if defined(__x86_64__)
 [[gnu::target("avx512f")]] void stream_512(const std::byte* from, std::byte* to, size_t lines) {
-  for (size_t i = 0; i < lines * kLine; i += kLine)
+  for (size_t i = 0; i < lines * kLineBytes; i += kLineBytes)
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(from + i));
 }
 
 [[gnu::target("avx")]] void stream_256(const std::byte* from, std::byte* to, size_t lines) {
-  for (size_t i = 0; i < lines * kLine; i += 32)
+  for (size_t i = 0; i < lines * kLineBytes; i += 32)
     _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
                         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
 }
@@ -50,8 +49,8 @@ bool is_streamed(uint64_t bytes) {
 void stream(const void* from, void* to, size_t bytes) {
   const auto* source = static_cast<const std::byte*>(from);
   auto* target = static_cast<std::byte*>(to);
-  const size_t head = std::min(bytes, -reinterpret_cast<uintptr_t>(to) % kLine);
-  const size_t lines = kStream ? (bytes - head) / kLine : 0, done = head + lines * kLine;
+  const size_t head = std::min(bytes, -reinterpret_cast<uintptr_t>(to) % kLineBytes);
+  const size_t lines = kStream ? (bytes - head) / kLineBytes : 0, done = head + lines * kLineBytes;
   if (head > 0) std::memcpy(target, source, head);  // mostly there is none, and calls take their time
   if (lines > 0) kStream(source + head, target + head, lines);
   if (done < bytes) std::memcpy(target + done, source + done, bytes - done);
