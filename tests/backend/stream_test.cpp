@@ -83,6 +83,21 @@ TEST_SUITE("base: streams") {
     }
   }
 
+  TEST_CASE("transposes of more rows and columns than a task has") {
+    for (const DType dtype : {DType::f32, DType::f16}) {
+      CAPTURE(name_of(dtype));
+      const int64_t rows = dtype == DType::f32 ? 1030 : 2060, columns = 8301;
+      const Array turned = transpose(pattern(rows, columns, dtype), 0, 1);
+      CHECK(wrong(reshape(reshape(turned, {-1}), turned.shape()),
+                  [&](int64_t c, int64_t r) { return static_cast<float>((r * columns + c) % 251); }) == 0);
+      const Array heads = reshape(slice_dim(pattern(rows, columns, dtype), 1, 0, 8192), {rows, 16, 512});
+      const Array first = transpose(heads, 0, 1);
+      CHECK(wrong(reshape(reshape(first, {-1}), {16 * rows, 512}), [&](int64_t r, int64_t c) {
+              return static_cast<float>((r % rows * columns + r / rows * 512 + c) % 251);
+            }) == 0);
+    }
+  }
+
   TEST_CASE("transposes past the caches, on processors that read ahead and on others") {
     constexpr int64_t kStride = 192;  // whole lines of 4 bytes
     alignas(64) static uint32_t to[kStride * kStride];
@@ -102,7 +117,7 @@ TEST_SUITE("base: streams") {
                                  .rows = rows,
                                  .columns = columns,
                                  .is_streamed = true,
-                                 .reads_ahead = ahead});
+                                 .follows_streams = ahead});
         hwy::FlushStream();
         int64_t wrong_elements = 0;
         for (int64_t r = 0; r < kStride; ++r)

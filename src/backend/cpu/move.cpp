@@ -5,6 +5,7 @@
 
 #include "backend/cpu/iterate.h"
 #include "backend/cpu/primitives.h"
+#include "backend/cpu/processor.h"
 #include "backend/cpu/stream.h"
 #include "backend/cpu/transpose.h"
 #include "base/error.h"
@@ -26,11 +27,13 @@ void parallel(ThreadPool& pool, int64_t count, int64_t grain, const Body& body) 
   });
 }
 
+constexpr size_t kFetched = 2048;  // bytes of a run, from which on a processor follows by itself
+
 /// memcpy, or stream.
 using Put = void (*)(const void* from, void* to, size_t bytes);
 
 void put_cached(const void* from, void* to, size_t bytes) {
-  std::memcpy(to, from, bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
 Put put_for(int64_t bytes) {
@@ -50,23 +53,22 @@ int64_t transposed_dim(const Walk& walk) {
 
 void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Tensor& out, const Walk& walk,
                      size_t dim) {
-  constexpr int64_t kColumns = 512;  // of a task
-  // Of floats, 128, 384 and 512 rows are 5 to 16 points of a copy's speed slower, as are 512 of halves.
-  const int64_t rows_of_task = bytes < 4 ? 1024 : 256;
+  // Of a task: few strips of a few lines (transpose.cpp), and long ones, whose rows are then read in long
+  // pieces.
+  constexpr int64_t kRows = 4096, kColumns = 128;
   const Walk::Dim rows = walk.dims()[dim], columns = walk.dims().back();
   Walk rest;
   rest.start = walk.start;
   for (size_t d = 0; d + 1 < walk.dims().size(); ++d)
     if (d != dim) rest.add(walk.dims()[d].size, walk.dims()[d].strides);
-  const int64_t bands = (rows.size + rows_of_task - 1) / rows_of_task,
-                bars = (columns.size + kColumns - 1) / kColumns;
-  const int64_t area = std::min(rows_of_task, rows.size) * std::min(kColumns, columns.size);
+  const int64_t bands = (rows.size + kRows - 1) / kRows, bars = (columns.size + kColumns - 1) / kColumns;
+  const int64_t area = std::min(kRows, rows.size) * std::min(kColumns, columns.size);
   const auto size = static_cast<int64_t>(bytes);
   const bool streamed =
       is_streamed(static_cast<uint64_t>(walk.count() * size)) && rows.strides[1] * size % kLineBytes == 0;
   parallel(pool, rest.count() * bands * bars, kGrain / area, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t place = task / (bands * bars), row = task / bars % bands * rows_of_task,
+      const int64_t place = task / (bands * bars), row = task / bars % bands * kRows,
                     column = task % bars * kColumns;
       rest.runs(place, place + 1, [&](int64_t, const Walk::Offsets& offsets, int64_t) {
         const std::byte* from = at(in.data, offsets[0] + row + column * columns.strides[0], bytes);
@@ -75,10 +77,10 @@ void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Ten
                                 .to = to,
                                 .from_stride = columns.strides[0],
                                 .to_stride = rows.strides[1],
-                                .rows = std::min(rows_of_task, rows.size - row),
+                                .rows = std::min(kRows, rows.size - row),
                                 .columns = std::min(kColumns, columns.size - column),
                                 .is_streamed = streamed && reinterpret_cast<uintptr_t>(to) % kLineBytes == 0,
-                                .reads_ahead = reads_ahead()});
+                                .follows_streams = follows_many_streams()});
       });
     }
     hwy::FlushStream();
@@ -95,10 +97,18 @@ void move_strided(ThreadPool& pool, const Tensor& in, const Tensor& out, const W
   if (strides[0] == 1 && strides[1] == 1) {
     const Put put = put_for(walk.inner().size * size >= 512 ? walk.count() * size : 0);
     return parallel(pool, walk.count(), 4 * kGrain, [&](int64_t begin, int64_t end) {
+      // Processors do not look ahead from run to run: the next one is fetched while one is put.
+      std::span<const std::byte> run;
+      std::byte* to = nullptr;
       walk.runs(begin, end, [&](int64_t, const Walk::Offsets& offsets, int64_t count) {
-        put(at(in.data, offsets[0], bytes), at(out.data, offsets[1], bytes),
-            static_cast<size_t>(count) * bytes);
+        const std::span next(at(in.data, offsets[0], bytes), static_cast<size_t>(count) * bytes);
+        for (size_t i = 0; i < std::min<size_t>(next.size(), kFetched); i += kLineBytes)
+          __builtin_prefetch(&next[i], 0, 2);
+        put(run.data(), to, run.size());
+        run = next;
+        to = at(out.data, offsets[1], bytes);
       });
+      put(run.data(), to, run.size());
       hwy::FlushStream();
     });
   }
