@@ -1,5 +1,7 @@
 #include "quant/packing.h"
 
+#include <cstring>
+
 #include "base/error.h"
 
 namespace weft::quant {
@@ -23,12 +25,9 @@ Unit unit_of(Scales scales) {
   }
 }
 
-/// words[j bits / 8] gets `bits` bits of 32 codes, from bit `low` on.
-void put_plane(const uint8_t* codes, uint32_t low, uint32_t bits, uint32_t* words, int64_t stride) {
-  const uint32_t mask = (1u << bits) - 1;
-  for (uint32_t j = 0; j < 8; ++j)
-    for (uint32_t c = 0; c < 4; ++c)
-      words[j * bits / 8 * stride] |= (codes[4 * j + c] >> low & mask) << (8 * c + j * bits % 8);
+/// `bits` bits of four codes, from bit `from` on.
+uint32_t piece_mask(uint32_t bits, uint32_t from) {
+  return (((1u << bits) - 1) << from) * 0x01010101u;
 }
 
 /// Scale and minimum of group g go into bytes g / 2 of three words that a CPU reads: the low 6 bits of words
@@ -90,15 +89,14 @@ void put_scales(const Packing& p, const Unpacked& block, int64_t row, int64_t el
 
 /// The code of an element.
 uint32_t code_at(const Packing& p, int64_t row, int64_t element, const uint32_t* words) {
-  const auto j = static_cast<uint32_t>(element % 32 / 4), c = static_cast<uint32_t>(element % 4);
-  uint32_t code = 0, low = 0;
-  for (const Section& plane : p.planes) {
-    const auto bits = static_cast<uint32_t>(plane.words);
-    const uint32_t word = words[p.at(plane, row, element) + j * bits / 8 * p.together];
-    code |= (word >> (8 * c + j * bits % 8) & ((1u << bits) - 1)) << low;
-    low += bits;
+  const Pieces pieces = pieces_of(coding(p.type).bits, static_cast<uint32_t>(element % 32 / 4));
+  uint32_t codes = 0;
+  for (size_t i = 0; i < pieces.count; ++i) {
+    const Piece& piece = pieces.all[i];
+    const uint32_t word = words[p.code_word(row, element, piece.word)];
+    codes |= (word >> piece.from << piece.to) & piece_mask(piece.bits, piece.to);
   }
-  return code;
+  return codes >> element % 4 * 8 & 255;
 }
 
 /// Scale and minimum of the group that has an element.
@@ -144,9 +142,9 @@ Packing::Packing(Type of, int64_t rows, int64_t columns, int64_t interleaved)
     size += (padded * section.units * words + 3) / 4 * 4;
     return section;
   };
-  for (uint32_t bits = c.bits, plane; bits > 0; bits -= plane) {
-    plane = std::bit_floor(bits);
-    planes.push_back(add(32, plane));
+  for (uint32_t left = c.bits, part; left > 0; left -= part) {
+    part = std::bit_floor(left);
+    codes.push_back(add(32, part));
   }
   const Unit unit = unit_of(c.scales);
   scales = add(unit.elements, unit.words);
@@ -156,7 +154,7 @@ Packing Packing::part(int64_t first, int64_t count) const {
   Packing rows = *this;
   rows.n = count;
   rows.groups = whole_panels(count) / kPackedRows;
-  for (Section& plane : rows.planes) plane.start = at(plane, first, 0);
+  for (Section& section : rows.codes) section.start = at(section, first, 0);
   rows.scales.start = at(scales, first, 0);
   return rows;
 }
@@ -168,14 +166,13 @@ void pack_row(const Packing& p, int64_t row, const std::byte* blocks, uint32_t* 
   for (int64_t element = 0; element < p.k; element += block.block_elements, blocks += block.block_bytes) {
     unpack(reinterpret_cast<const uint8_t*>(blocks), unpacked);
     put_scales(p, unpacked, row, element, words);
-    for (int64_t i = 0; i < block.block_elements; i += 32) {
-      uint32_t low = 0;
-      for (const Section& plane : p.planes) {
-        const auto bits = static_cast<uint32_t>(plane.words);
-        put_plane(unpacked.codes + i, low, bits, words + p.at(plane, row, element + i), p.together);
-        low += bits;
-      }
-    }
+    for (int64_t i = 0; i < block.block_elements; i += 32)
+      visit_pieces(coding(p.type).bits, [&](const Piece& piece) {
+        uint32_t codes = 0;
+        std::memcpy(&codes, unpacked.codes + i + 4 * piece.j, sizeof(codes));
+        words[p.code_word(row, element + i, piece.word)] |= (codes >> piece.to & piece_mask(piece.bits, 0))
+                                                            << piece.from;
+      });
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -11,10 +12,13 @@
 
 /// Weights (n, k) repacked for products: codes, factors and parts of ggml's blocks, in whole aligned words.
 ///
-/// A code of 2 to 8 bits is cut into planes of 8, 4, 2 or 1 bits (3 = 2 + 1, 5 = 4 + 1, 6 = 4 + 2; the first
-/// plane has the low bits). In a plane of b bits a unit of 32 elements is b words: the bits of element 4 j +
-/// c are in byte c of word j b / 8, from bit j b % 8 on. So one shift and one mask of a word give 4
-/// neighbouring codes as bytes, which is what dot products of bytes take.
+/// A unit of 32 codes of b bits is b words. Word j of eight of codes has those of elements 4 j to 4 j + 3 as
+/// bytes, which is what dot products of bytes take. A byte of the unit's words holds 8 / b codes whole, one
+/// above the other; those of the first words of codes lie so, one word after the other. The last words of
+/// codes lie in the bits that are left over at the top of each byte, cut into pieces (visit_pieces). So a
+/// mask, and mostly a shift, gives a word of whole codes, which most are: of 6 bits, six words of eight.
+///
+/// A section has 8, 4, 2 or 1 words of each unit, so that loads are aligned: of 6 words four, and then two.
 ///
 /// The last section has the scales, in units of so many elements and words:
 ///   half, bfloat     64, 1   two factors of 16 bits
@@ -41,6 +45,38 @@ inline constexpr int64_t whole_panels(int64_t rows) {
   return (rows + kPanel - 1) / kPanel * kPanel;
 }
 
+/// Of the codes of elements 4 j to 4 j + 3 of a unit: `bits` of them, which are in each byte of `word` from
+/// bit `from` on, and in the code from bit `to` on.
+struct Piece {
+  uint32_t j, word, from, to, bits;
+};
+
+/// visit(piece) for all of a unit.
+template <typename Visit>
+constexpr void visit_pieces(uint32_t bits, const Visit& visit) {
+  const uint32_t whole = 8 / bits, left = 8 % bits;  // codes that lie whole in a byte, bits left over
+  for (uint32_t word = 0; word < bits; ++word) {
+    for (uint32_t i = 0; i < whole; ++i) visit(Piece{word * whole + i, word, i * bits, 0, bits});
+    for (uint32_t i = 0; i < left;) {
+      const uint32_t at = word * left + i, to = at % bits, count = std::min(left - i, bits - to);
+      visit(Piece{bits * whole + at / bits, word, whole * bits + i, to, count});
+      i += count;
+    }
+  }
+}
+
+struct Pieces {
+  std::array<Piece, 3> all;
+  size_t count;
+};
+constexpr Pieces pieces_of(uint32_t bits, uint32_t j) {
+  Pieces pieces{};
+  visit_pieces(bits, [&](const Piece& piece) {
+    if (piece.j == j) pieces.all[pieces.count++] = piece;
+  });
+  return pieces;
+}
+
 struct Section {
   int64_t start;            ///< words
   int64_t units;            ///< of a row
@@ -55,9 +91,9 @@ class Packing {
 
   Type type;
   int64_t n, k, together;
-  int64_t groups;               ///< of kPackedRows rows, fill included
-  int64_t tile;                 ///< elements, where rows are interleaved: a power of two
-  std::vector<Section> planes;  ///< bits of a plane = words of its units
+  int64_t groups;              ///< of kPackedRows rows, fill included
+  int64_t tile;                ///< elements, where rows are interleaved: a power of two
+  std::vector<Section> codes;  ///< the words of a unit, shared out
   Section scales;
   int64_t size;  ///< words
 
@@ -73,6 +109,13 @@ class Packing {
     const int64_t before = panel * section.units + in_panel * units(first) +
                            (group - panel) * units(std::min(tile, k - first)) + ((element - first) >> shift);
     return section.start + before * section.words * kPackedRows + row % kPackedRows;
+  }
+
+  /// Word `word` of the unit of codes that has an element.
+  int64_t code_word(int64_t row, int64_t element, int64_t word) const {
+    const Section& first = codes.front();
+    if (word < first.words) return at(first, row, element) + word * together;
+    return at(codes.back(), row, element) + (word - first.words) * together;
   }
 
   /// A matrix of a stack as a packing of its own, in the same words: `first` and the rows behind it are whole

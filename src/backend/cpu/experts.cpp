@@ -89,7 +89,7 @@ class ExpertProduct {
                           bits > 0 ? nullptr : reinterpret_cast<const float*>(rows[i].x),
                           bits > 0 ? reinterpret_cast<const uint32_t*>(rows[i].x) : nullptr,
                           std::ssize(chosen_[i].rows), rows[i].y});
-    multiply(pool_, products, tasks_of(products[0]).of(bits));
+    multiply(pool_, products, bits);
   }
 
   void multiply_floats(const std::vector<Rows>& rows) const {

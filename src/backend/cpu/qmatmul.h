@@ -49,11 +49,9 @@ struct QuantTarget {
   void (*encode)(const float* x, int64_t k, int64_t bits, uint32_t* to);
 };
 
-/// Of this machine.
-QuantTasks tasks_of(const QuantProduct& product);
-
-/// All of the products, which have equally many rows of weights of one type.
-void multiply(ThreadPool& pool, std::span<const QuantProduct> products, QuantTask task);
+/// All of the products, which have equally many rows of weights of one type; x are codes of so many bits, or
+/// 0: floats.
+void multiply(ThreadPool& pool, std::span<const QuantProduct> products, int64_t bits);
 
 /// The elements without gaps: in place, or copied into `copied`.
 template <typename T>

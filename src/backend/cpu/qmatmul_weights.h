@@ -12,7 +12,11 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
 
+#include "backend/cpu/processor.h"
 #include "backend/cpu/qmatmul.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -38,20 +42,6 @@ constexpr int64_t kSpan = 256;  // elements: every unit of scales ends with one
 
 // ---- codes
 
-/// A word of a plane, moved so that the bits of elements 4 kWord ... + 3 are in its bytes from bit kLow on,
-/// among others.
-template <uint32_t kBits, uint32_t kLow, uint32_t kWord>
-HWY_INLINE WordVector plane_word(const uint32_t* unit) {
-  constexpr int kRight = static_cast<int>(kWord * kBits % 8) - static_cast<int>(kLow);
-  const WordVector word = hn::LoadU(Words(), unit + kWord * kBits / 8 * kPackedRows);
-  if constexpr (kRight > 0)
-    return hn::ShiftRight<kRight>(word);
-  else if constexpr (kRight < 0)
-    return hn::ShiftLeft<-kRight>(word);
-  else
-    return word;
-}
-
 /// `bits` bits of every byte, from bit `low` on.
 HWY_INLINE WordVector byte_mask(uint32_t bits, uint32_t low) {
   return hn::Set(Words(), (((1u << bits) - 1) << low) * 0x01010101u);
@@ -59,24 +49,38 @@ HWY_INLINE WordVector byte_mask(uint32_t bits, uint32_t low) {
 
 /// Where the codes of 32 elements are.
 struct Units {
-  const uint32_t *low, *high;  // of the first and the last plane
+  const uint32_t *low, *high;  // in the first and in the last section
 };
 
+/// Words of a unit in the first section.
 template <uint32_t kBits>
-constexpr uint32_t kLowBits = kBits == 3                 ? 2
-                              : kBits == 5 || kBits == 6 ? 4
-                                                         : kBits;  // of the first plane
+constexpr uint32_t kLowWords = std::bit_floor(kBits);
+
+/// codes, and what a piece of them adds.
+template <uint32_t kBits, uint32_t kWord, size_t kPiece>
+HWY_INLINE WordVector with_piece(WordVector codes, const Units& units) {
+  constexpr quant::Piece kOf = quant::pieces_of(kBits, kWord).all[kPiece];
+  constexpr int kRight = static_cast<int>(kOf.from) - static_cast<int>(kOf.to);
+  const uint32_t* at = kOf.word < kLowWords<kBits> ? units.low + kOf.word * kPackedRows
+                                                   : units.high + (kOf.word - kLowWords<kBits>)*kPackedRows;
+  WordVector word = hn::LoadU(Words(), at);
+  if constexpr (kRight > 0) word = hn::ShiftRight<kRight>(word);
+  if constexpr (kRight < 0) word = hn::ShiftLeft<-kRight>(word);
+  if constexpr (kOf.bits < 8) {
+    const WordVector mask = byte_mask(kOf.bits, kOf.to);
+    return kPiece == 0 ? hn::And(word, mask) : hn::OrAnd(codes, word, mask);
+  }
+  return word;
+}
 
 /// Codes of elements 4 kWord ... + 3.
 template <uint32_t kBits, uint32_t kWord>
 HWY_INLINE WordVector code_bytes(const Units& units) {
-  constexpr uint32_t kLow = kLowBits<kBits>, kHigh = kBits - kLow;
-  const WordVector low = plane_word<kLow, 0, kWord>(units.low);
-  if constexpr (kHigh > 0)
-    return hn::OrAnd(hn::And(plane_word<kHigh, kLow, kWord>(units.high), byte_mask(kHigh, kLow)), low,
-                     byte_mask(kLow, 0));
-  else
-    return kBits == 8 ? low : hn::And(low, byte_mask(kLow, 0));
+  WordVector codes = hn::Undefined(Words());
+  [&]<size_t... kPiece>(std::index_sequence<kPiece...>) HWY_ATTR {
+    ((codes = with_piece<kBits, kWord, kPiece>(codes, units)), ...);
+  }(std::make_index_sequence<quant::pieces_of(kBits, kWord).count>());
+  return codes;
 }
 
 /// The levels of the codes where a table has them.
@@ -248,20 +252,22 @@ class Blocks {
   explicit Blocks(const QuantProduct& p)
       : words_(p.words),
         packing_(p.packing),
-        span_words_(kSpan / p.packing.scales.elements * p.packing.scales.words * kPackedRows) {}
+        span_words_(kSpan / p.packing.scales.elements * p.packing.scales.words * kPackedRows),
+        ahead_(weights_ahead() / 4) {}
 
   /// visit(block, lane, units, scales) for each 32 elements of a tile of a group of rows, rows lane ... +
   /// kLanes - 1 of it, takes their scales. end_span(lane, scales) follows each span.
   ///
   /// Scales are fetched ahead: a processor follows the codes by itself, but not a second stream of few lines.
-  /// Without that Q4_0 came from memory at 57 instead of 74 GB/s; further ahead, or for codes, it is slower.
+  /// Without that Q4_0 came from memory at 57 instead of 74 GB/s; further ahead it is slower. Codes only
+  /// where that helps (processor.h).
   template <typename Visit, typename EndSpan>
   HWY_INLINE void visit_tile(int64_t group, int64_t first, const Visit& visit,
                              const EndSpan& end_span) const {
     const auto section = [&](const quant::Section& of) {
       return words_ + packing_.at(of, group * kPackedRows, first);
     };
-    Units units{section(packing_.planes.front()), section(packing_.planes.back())};
+    Units units{section(packing_.codes.front()), section(packing_.codes.back())};
     const uint32_t* scales_at = section(packing_.scales);
     const int64_t end = std::min(first + packing_.tile, packing_.k) / 32;
     for (int64_t block = first / 32; block < end; scales_at += span_words_) {
@@ -271,27 +277,37 @@ class Blocks {
       for (int64_t lane = 0; lane < kPackedRows; lane += kLanes) {
         Units at{units.low + lane, units.high + lane};
         SpanScales<kScales> scales(scales_at + lane);
-        for (int64_t i = 0; i < blocks; ++i, at.low += kLowWords, at.high += kHighWords)
+        for (int64_t i = 0; i < blocks; ++i, at.low += kLowStep, at.high += kHighStep) {
+          if (lane == 0 && ahead_ > 0) {
+            fetch<kLowStep>(at.low);
+            if (kBits != kLowWords<kBits>) fetch<kHighStep>(at.high);
+          }
           visit(block + i, lane, at, scales);
+        }
         end_span(lane, scales);
       }
       block += blocks;
-      units.low += blocks * kLowWords;
-      units.high += blocks * kHighWords;
+      units.low += blocks * kLowStep;
+      units.high += blocks * kHighStep;
     }
   }
 
  private:
-  // Of a block.
-  static constexpr int64_t kLowWords = kLowBits<kBits> * kPackedRows,
-                           kHighWords =
-                               (kLowBits<kBits> == kBits ? kBits : kBits - kLowBits<kBits>)*kPackedRows;
+  // From a block to the next one, in the first and in the last section.
+  static constexpr int64_t kLowStep = kLowWords<kBits> * kPackedRows,
+                           kHighStep = kLowWords<kBits> == kBits ? kLowStep : kBits * kPackedRows - kLowStep;
 
   static constexpr int64_t kFetchAhead = 4 * kPackedRows;  // words: 4 lines
+
+  template <int64_t kWords>
+  HWY_INLINE void fetch(const uint32_t* codes) const {
+    for (int64_t word = 0; word < kWords; word += kPackedRows) hwy::Prefetch(codes + ahead_ + word);
+  }
 
   const uint32_t* words_;
   const quant::Packing& packing_;
   int64_t span_words_;  // of scales
+  int64_t ahead_;       // words
 };
 
 /// A table of levels for TableLookupBytes.
@@ -301,6 +317,47 @@ struct Table {
   }
   HWY_ALIGN uint8_t bytes[16] = {};
 };
+
+// ---- types
+
+/// make.operator()<kBits, kTable, kScales>() for the type with these codes.
+template <typename Make>
+auto for_coding(const quant::Coding& coding, const Make& make) {
+  using enum Scales;
+  decltype(make.template operator()<8, false, half>()) made {};
+  const auto find = [&]<uint32_t kBits, bool kTable, Scales... kScales>() {
+    const auto try_one = [&]<Scales kOne>() {
+      if (coding.scales == kOne) made = make.template operator()<kBits, kTable, kOne>();
+    };
+    (try_one.template operator()<kScales>(), ...);
+    return made;
+  };
+  const bool table = !coding.table.empty();
+  switch (coding.bits) {
+    case 2:
+      return find.template operator()<2, false, nibbles, bytes>();
+    case 3:
+      return table ? find.template operator()<3, true, bytes>() : find.template operator()<3, false, bytes>();
+    case 4:
+      return table ? find.template operator()<4, true, half, bfloat, bytes, parts>()
+                   : find.template operator()<4, false, half, halves, sixes>();
+    case 5:
+      return find.template operator()<5, false, half, halves, sixes>();
+    case 6:
+      return find.template operator()<6, false, bytes>();
+    default:
+      return find.template operator()<8, false, half, bytes>();
+  }
+}
+
+// ---- results
+
+inline void store(const QuantProduct& p, int64_t group, int64_t row, int64_t rows, const float* sums) {
+  const int64_t n = p.packing.n, first = group * kPackedRows;
+  const auto width = static_cast<size_t>(std::min(kPackedRows, n - first));
+  for (int64_t i = 0; i < rows; ++i)
+    std::memcpy(p.y + (row + i) * n + first, sums + i * kPackedRows, width * sizeof(float));
+}
 
 }  // namespace
 }  // namespace weft::cpu::HWY_NAMESPACE

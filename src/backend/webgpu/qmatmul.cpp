@@ -38,28 +38,42 @@ std::string number_function(std::string_view name, const std::string& value) {
 
 /// Codes, the words of a unit of 32 of them; load_codes, and levels_of: a byte for each.
 std::string codes_functions(const quant::Packing& packing, bool table) {
-  const auto type = [](int64_t bits) {
-    return bits == 8 ? "Bytes" : bits == 4 ? "vec4<u32>" : bits == 2 ? "vec2<u32>" : "u32";
+  const auto type = [](const quant::Section& section) {
+    return section.words == 8   ? "Bytes"
+           : section.words == 4 ? "vec4<u32>"
+           : section.words == 2 ? "vec2<u32>"
+                                : "u32";
   };
-  const int64_t first = packing.planes.front().words, last = packing.planes.back().words;
-  const auto load = [](int64_t bits, std::string_view plane) {
-    return fmt::format("load_{}({}_plane(), unit)", bits, plane);
+  const quant::Section &first = packing.codes.front(), &last = packing.codes.back();
+  const bool two = packing.codes.size() > 1;
+  const auto word_of = [&](uint32_t word) {
+    const bool in_first = word < first.words;
+    const quant::Section& section = in_first ? first : last;
+    const size_t i = in_first ? word : word - static_cast<size_t>(first.words);
+    return fmt::format("codes.{}{}{}", in_first ? "first" : "last",
+                       section.words == 8 ? (i < 4 ? ".low" : ".high") : "",
+                       section.words == 1 ? "" : fmt::format(".{}", "xyzw"[i % 4]));
   };
-  std::string text, loaded = load(first, "first"), bytes = fmt::format("bytes_{}(codes)", first);
-  if (packing.planes.size() == 1) {
-    text = fmt::format("alias Codes = {};\n", type(first));
-  } else {
-    text = fmt::format("struct Codes {{ first: {}, last: {} }}\n", type(first), type(last));
-    loaded = fmt::format("Codes({}, {})", loaded, load(last, "last"));
-    bytes = fmt::format("joined(bytes_{0}(codes.first), bytes_{1}(codes.last), {0}u)", first, last);
+  const auto bytes = code_bytes(quant::coding(packing.type).bits, word_of, "u32");
+  const auto load = [](const quant::Section& section, std::string_view which) {
+    return fmt::format("load_{}({}_codes(), unit)", section.words, which);
+  };
+  std::string text = fmt::format("struct Codes {{ first: {}", type(first)), loaded = load(first, "first");
+  if (two) {
+    text += fmt::format(", last: {}", type(last));
+    loaded += ", " + load(last, "last");
   }
   return text +
          fmt::format(
+             " }}\n"
              "fn load_codes(row: u32, block: u32) -> Codes {{\n  let unit = unit_at(row, block, blocks());\n "
-             " return {};\n}}\n"
-             "fn levels_of(codes: Codes) -> Bytes {{ return {}; }}\n"
+             " return Codes({});\n}}\n"
+             "fn bytes_of_codes(codes: Codes) -> array<u32, 8> {{\n  return array<u32, 8>(\n    {});\n}}\n"
+             "fn levels_of(codes: Codes) -> Bytes {{\n  let b = bytes_of_codes(codes);\n"
+             "  let bytes = Bytes(vec4<u32>(b[0], b[1], b[2], b[3]), vec4<u32>(b[4], b[5], b[6], b[7]));\n"
+             "  return {};\n}}\n"
              "fn levels(row: u32, block: u32) -> Bytes {{ return levels_of(load_codes(row, block)); }}\n",
-             loaded, table ? "from_table(" + bytes + ")" : bytes);
+             loaded, fmt::join(bytes, ",\n    "), table ? "from_table(bytes)" : "bytes");
 }
 
 /// ScaleWords of some blocks; load_scales, and scales_of.
@@ -253,6 +267,23 @@ Operand without_gaps(Context& context, const Operand& operand, int64_t align) {
   return copied;
 }
 
+std::array<std::string, 8> code_bytes(uint32_t bits, const std::function<std::string(uint32_t)>& word,
+                                      std::string_view type) {
+  std::array<std::string, 8> bytes;
+  quant::visit_pieces(bits, [&](const quant::Piece& piece) {
+    std::string text = word(piece.word);
+    if (piece.from != piece.to)
+      text = fmt::format("({} {} {}({}u))", text, piece.from > piece.to ? ">>" : "<<", type,
+                         std::max(piece.from, piece.to) - std::min(piece.from, piece.to));
+    if (piece.bits < 8)
+      text = fmt::format("({} & {}({:#010x}u))", text, type,
+                         (((1u << piece.bits) - 1) << piece.to) * 0x01010101u);
+    std::string& of = bytes[piece.j];
+    of = of.empty() ? text : fmt::format("({} | {})", of, text);
+  });
+  return bytes;
+}
+
 std::string table_words(Builder& builder, const quant::Coding& coding) {
   std::string words;
   for (size_t i = 0; i < 16; i += 4) {
@@ -270,17 +301,20 @@ void declare_sections(Context& context, Builder& builder, const Operand& packed,
   const Operand words = without_gaps(context, packed, 4);
   const std::string start = builder.number(words.layout.offset / 4);
   const gpu::Buffer& buffer = buffer_of(words);
-  builder.code += through_image(context, buffer)
-                      ? fmt::format(
-                            "fn packed4(i: u32) -> vec4<u32> {{\n  let at = i + {0};\n"
-                            "  return textureLoad({1}, vec2<u32>(at % {2}u, at / {2}u));\n}}\n",
-                            start, builder.image(buffer), gpu::kImageWidth)
-                      : fmt::format("fn packed4(i: u32) -> vec4<u32> {{ return {}[i + {}]; }}\n",
-                                    builder.read(buffer, 4), start);
-  builder.code += "fn packed(i: u32) -> u32 { return packed4(i >> 2u)[i & 3u]; }\n";
+  if (through_image(context, buffer))
+    builder.code += fmt::format(
+        "fn packed4(i: u32) -> vec4<u32> {{\n  let at = i + {0};\n"
+        "  return textureLoad({1}, vec2<u32>(at % {2}u, at / {2}u));\n}}\n"
+        "fn packed(i: u32) -> u32 {{ return packed4(i >> 2u)[i & 3u]; }}\n",
+        start, builder.image(buffer), gpu::kImageWidth);
+  else  // a component of what lies there is one word to load, one of what packed4() returns four
+    builder.code += fmt::format(
+        "fn packed4(i: u32) -> vec4<u32> {{ return {0}[i + {1}]; }}\n"
+        "fn packed(i: u32) -> u32 {{ return {0}[(i >> 2u) + {1}][i & 3u]; }}\n",
+        builder.read(buffer, 4), start);
   builder.code += number_function("blocks", builder.number(packing.k / 32));
-  builder.code += number_function("first_plane", builder.number(packing.planes.front().start));
-  builder.code += number_function("last_plane", builder.number(packing.planes.back().start));
+  builder.code += number_function("first_codes", builder.number(packing.codes.front().start));
+  builder.code += number_function("last_codes", builder.number(packing.codes.back().start));
   builder.code += number_function("scales_start", builder.number(packing.scales.start));
   builder.code += number_function("scales_units", builder.number(packing.scales.units));
   builder.code += fmt::format("fn offset() -> i32 {{ return bitcast<i32>({}); }}\n",

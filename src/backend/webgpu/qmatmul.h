@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <functional>
+
 #include "backend/webgpu/builder.h"
 #include "quant/packing.h"
 
@@ -78,6 +81,10 @@ void declare_packed(Context& context, Builder& builder, const Operand& packed, c
 /// offset, halves.
 void declare_sections(Context& context, Builder& builder, const Operand& packed,
                       const quant::Packing& packing);
+/// The eight words of bytes that a unit of codes becomes (quant/packing.h), as expressions of `type`: u32, or
+/// a vector of words of several rows. `word(i)`: of the unit.
+std::array<std::string, 8> code_bytes(uint32_t bits, const std::function<std::string(uint32_t)>& word,
+                                      std::string_view type);
 /// The levels of a table, four in a word: numbers, so that types share a kernel.
 std::string table_words(Builder& builder, const quant::Coding& coding);
 

@@ -111,13 +111,21 @@ std::string value_function(quant::Type type) {
 // Loops of repack() end at numbers, not at constants: drivers would unroll them, and take three times as long
 // to compile.
 
-/// Word `word` of a plane's unit: `bits` bits of the codes, from bit `low` on.
-std::string plane_word(Builder& builder, uint32_t bits, uint32_t low) {
+/// Word `word` of those of a unit of codes from `first` on: its pieces of codes (quant/packing.h), from bit
+/// `from` on.
+std::string codes_word(Builder& builder, uint32_t bits, int64_t first) {
+  const uint32_t whole = 8 / bits, left = 8 % bits;
   return fmt::format(
-      "      for (var i = 0u; i < {1}; i++) {{\n"
-      "        result |= ((codes_at(row, unit * 32u + word * {4}u + 4u * i) >> {2}u) & {3}u) << (i * {0}u);\n"
-      "      }}\n",
-      bits, builder.number(8 / bits), low, ((1u << bits) - 1) * 0x01010101u, 32 / bits);
+      "      let all = word + {0};\n      var low = 0u;\n"
+      "      for (var i = 0u; low < {1}; i++) {{\n"
+      "        let rest = all * {4}u + max(low, {5}u) - {5}u;\n"
+      "        let j = select({6}u + rest / {2}u, all * {3}u + i, i < {3}u);\n"
+      "        let to = select(rest % {2}u, 0u, i < {3}u);\n"
+      "        let count = min(8u - low, {2}u - to);\n"
+      "        let mask = ((1u << count) - 1u) * 0x01010101u;\n"
+      "        result |= ((codes_at(row, unit * 32u + 4u * j) >> to) & mask) << low;\n"
+      "        low += count;\n      }}\n",
+      builder.number(first), builder.number(8), bits, whole, left, 8 - left, bits * whole);
 }
 
 /// Word `word` of the scales' unit.
@@ -231,12 +239,9 @@ void repack(Context& context, const Step& step) {
         before * together, s.words * together, together);
   };
   section(packing.scales, scales_word(builder, coding.scales));
-  uint32_t low = coding.bits;
-  for (size_t i = packing.planes.size(); i-- > 0;) {
-    const auto bits = static_cast<uint32_t>(packing.planes[i].words);
-    low -= bits;
-    section(packing.planes[i], plane_word(builder, bits, low));
-  }
+  if (packing.codes.size() > 1)
+    section(packing.codes.back(), codes_word(builder, coding.bits, packing.codes.front().words));
+  section(packing.codes.front(), codes_word(builder, coding.bits, 0));
   builder.code += "  return result;\n}\nfn element(i: u32) -> Result { return Result(word_at(i)); }\n";
   builder.map(context, step.outputs);
 }
@@ -279,11 +284,11 @@ void dequantize_packed(Context& context, const Step& step) {
         "halves_of(high.zw));\n}}\n"
         "fn halves_of(x: vec2<f32>) -> u32 {{ return weft_to_f16(x.x) | (weft_to_f16(x.y) << 16u); }}\n",
         to);
-  // Four rows at a time where they are interleaved.
-  const int64_t rows = context.software ? (packing.n + 3) / 4 : packing.n;
+  // Blocks of four rows at a time where they are interleaved.
+  const int64_t places =
+      context.software ? (packing.n + 3) / 4 * (packing.k / 32) : packing.n * packing.k / 8;
   builder.code += embedded::webgpu_kernels(context.software ? "dequantize_interleaved" : "dequantize_packed");
-  builder.groups(context, (rows * packing.k / 8 + 255) / 256, 256,
-                 "  dequantize_eight(index * 256u + thread);\n");
+  builder.groups(context, (places + 255) / 256, 256, "  dequantize(index * 256u + thread);\n");
 }
 
 }  // namespace weft::webgpu

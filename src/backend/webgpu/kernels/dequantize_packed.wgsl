@@ -1,6 +1,6 @@
 // 8 elements of packed weights to floats, so that neighbouring invocations write neighbouring vectors: more is written than
 // read. Written around this by quant.cpp: levels and scales of a block (qmatmul.wgsl), size_n, store8(at, low, high), main.
-fn dequantize_eight(at: u32) {
+fn dequantize(at: u32) {
   let quarter = at % 4u;
   let row = at / 4u / blocks();
   let block = at / 4u % blocks();

@@ -1,7 +1,7 @@
 // Packed weights whose rows are interleaved (src/quant/packing.h), four of them at a time: a vector has the same word of each.
 // Written around this by interleaved.cpp: packed4(i), four words; blocks(), the units of 32 elements in a row; the starts of
-// sections; table(i), four levels; TOGETHER, how many rows are; FIRST and LAST, the bits of the planes; SCALES, the words of a
-// unit of scales; offset(), halves(word).
+// sections; table(i), four levels; TOGETHER, how many rows are; FIRST and LAST, the words of a unit of codes in either section;
+// code_bytes(words), a byte for each code; SCALES, the words of a unit of scales; offset(), halves(word).
 
 // Scales and minima of elements 0 to 15, then of 16 to 31.
 struct Scales {
@@ -22,25 +22,22 @@ fn rows_at(start: u32, words: u32, row: u32) -> u32 {
   return (start + row / TOGETHER * TOGETHER * words + row % TOGETHER) / 4u;
 }
 fn rows_of(row: u32) -> Rows {
-  return Rows(rows_at(first_plane(), blocks() * FIRST, row), rows_at(last_plane(), blocks() * LAST, row),
+  return Rows(rows_at(first_codes(), blocks() * FIRST, row), rows_at(last_codes(), blocks() * LAST, row),
               rows_at(scales_start(), scales_units() * SCALES, row));
 }
 
-// ---- Codes. Those of elements 4 j to 4 j + 3 of a block are in word j FIRST / 8 of the first plane and j LAST / 8 of the
-// last.
-fn first_word(rows: Rows, block: u32, word: u32) -> vec4<u32> {
-  return packed4(rows.first + (block * FIRST + word) * (TOGETHER / 4u));
-}
-fn last_word(rows: Rows, block: u32, word: u32) -> vec4<u32> {
-  return packed4(rows.last + (block * LAST + word) * (TOGETHER / 4u));
-}
-// A byte for each of them.
-fn code_bytes(first: vec4<u32>, last: vec4<u32>, j: u32) -> vec4<u32> {
-  var bytes = (first >> vec4<u32>(j * FIRST % 8u)) & vec4<u32>(FIRST_MASK);
+// ---- Codes: the words of a unit.
+fn load_codes(rows: Rows, block: u32) -> array<vec4<u32>, FIRST + LAST> {
+  var words: array<vec4<u32>, FIRST + LAST>;
+  #for w FIRST
+  words[$w] = packed4(rows.first + (block * FIRST + $w) * (TOGETHER / 4u));
+  #endfor
   #if LAST
-  bytes |= ((last >> vec4<u32>(j * LAST % 8u)) & vec4<u32>(LAST_MASK)) << vec4<u32>(FIRST);
+  #for w LAST
+  words[FIRST + $w] = packed4(rows.last + (block * LAST + $w) * (TOGETHER / 4u));
+  #endfor
   #endif
-  return bytes;
+  return words;
 }
 // The level of byte c, times 1 / BYTE_FACTORS[c]: bytes need not be moved to the lower end of a word.
 #if TABLE

@@ -17,7 +17,7 @@ fn unit_at(row: u32, unit: u32, units: u32) -> u32 {
   return (row / BESIDE_ROWS * units + unit) * BESIDE_ROWS + row % BESIDE_ROWS;
 }
 
-// ---- Codes: `start` is the plane's first word.
+// ---- Codes: `start` is the first word of a section.
 fn load_8(start: u32, unit: u32) -> Bytes {
   let at = start / 4u + unit * 2u;
   return Bytes(packed4(at), packed4(at + 1u));
@@ -27,24 +27,6 @@ fn load_2(start: u32, unit: u32) -> vec2<u32> {
   return vec2<u32>(packed(start + unit * 2u), packed(start + unit * 2u + 1u));
 }
 fn load_1(start: u32, unit: u32) -> u32 { return packed(start + unit); }
-fn bytes_8(q: Bytes) -> Bytes { return q; }
-fn bytes_4(q: vec4<u32>) -> Bytes {
-  let even = q & vec4<u32>(0x0f0f0f0fu);
-  let odd = (q >> vec4<u32>(4u)) & vec4<u32>(0x0f0f0f0fu);
-  return Bytes(vec4<u32>(even.x, odd.x, even.y, odd.y), vec4<u32>(even.z, odd.z, even.w, odd.w));
-}
-fn bytes_2(q: vec2<u32>) -> Bytes {
-  let shifts = vec4<u32>(0u, 2u, 4u, 6u);
-  let mask = vec4<u32>(0x03030303u);
-  return Bytes((vec4<u32>(q.x) >> shifts) & mask, (vec4<u32>(q.y) >> shifts) & mask);
-}
-fn bytes_1(q: u32) -> Bytes {
-  let mask = vec4<u32>(0x01010101u);
-  return Bytes((vec4<u32>(q) >> vec4<u32>(0u, 1u, 2u, 3u)) & mask, (vec4<u32>(q) >> vec4<u32>(4u, 5u, 6u, 7u)) & mask);
-}
-fn joined(a: Bytes, b: Bytes, shift: u32) -> Bytes {
-  return Bytes(a.low | (b.low << vec4<u32>(shift)), a.high | (b.high << vec4<u32>(shift)));
-}
 
 // Levels of the codes in two words, looked up in pairs.
 fn two_from_table(a: u32, b: u32) -> vec2<u32> {

@@ -38,24 +38,14 @@ fn load_x(first: u32, thread: u32) -> X {
 
 // The products of a block with four rows.
 fn block_of(x: array<X, VECTORS>, rows: Rows, block: u32) -> array<vec4<f32>, VECTORS> {
-  var first: array<vec4<u32>, FIRST>;
-  var last: array<vec4<u32>, max(LAST, 1u)>;
-  #for w FIRST
-  first[$w] = first_word(rows, block, $w);
-  #endfor
-  #if LAST
-  #for w LAST
-  last[$w] = last_word(rows, block, $w);
-  #endfor
-  #endif
+  let bytes = code_bytes(load_codes(rows, block));
   var parts = array<vec4<f32>, 2u * VECTORS>();  // of elements 0 to 15 and of 16 to 31
   #for j 8
   {
-    let bytes = code_bytes(first[$j * FIRST / 8u], last[$j * LAST / 8u], $j);
-    let l0 = level(bytes, 0u);
-    let l1 = level(bytes, 1u);
-    let l2 = level(bytes, 2u);
-    let l3 = level(bytes, 3u);
+    let l0 = level(bytes[$j], 0u);
+    let l1 = level(bytes[$j], 1u);
+    let l2 = level(bytes[$j], 2u);
+    let l3 = level(bytes[$j], 3u);
     #for v VECTORS
     parts[$v * 2u + $j / 4u] +=
         (l0 * x[$v].four[$j].x + l1 * x[$v].four[$j].y) + (l2 * x[$v].four[$j].z + l3 * x[$v].four[$j].w);
