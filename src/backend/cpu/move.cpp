@@ -53,23 +53,26 @@ int64_t transposed_dim(const Walk& walk) {
 
 void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Tensor& out, const Walk& walk,
                      size_t dim) {
-  // Of a task: few strips of a few lines (transpose.cpp), and long ones, whose rows are then read in long
-  // pieces.
-  constexpr int64_t kRows = 4096, kColumns = 128;
+  // A task is a strip, and a long one, whose rows are read in long pieces. Threads take neighbours, so that
+  // what they write lies side by side.
+  constexpr int64_t kRows = 4096;
+  const auto size = static_cast<int64_t>(bytes);
+  const int64_t strip = strip_lines(bytes) * kLineBytes / size;
   const Walk::Dim rows = walk.dims()[dim], columns = walk.dims().back();
   Walk rest;
   rest.start = walk.start;
   for (size_t d = 0; d + 1 < walk.dims().size(); ++d)
     if (d != dim) rest.add(walk.dims()[d].size, walk.dims()[d].strides);
-  const int64_t bands = (rows.size + kRows - 1) / kRows, bars = (columns.size + kColumns - 1) / kColumns;
-  const int64_t area = std::min(kRows, rows.size) * std::min(kColumns, columns.size);
-  const auto size = static_cast<int64_t>(bytes);
+  const int64_t bands = (rows.size + kRows - 1) / kRows, bars = (columns.size + strip - 1) / strip;
+  const int64_t area = std::min(kRows, rows.size) * std::min(strip, columns.size);
   const bool streamed =
       is_streamed(static_cast<uint64_t>(walk.count() * size)) && rows.strides[1] * size % kLineBytes == 0;
+  std::atomic<int64_t> next = 0;
   parallel(pool, rest.count() * bands * bars, kGrain / area, [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t task = next++;
       const int64_t place = task / (bands * bars), row = task / bars % bands * kRows,
-                    column = task % bars * kColumns;
+                    column = task % bars * strip;
       rest.runs(place, place + 1, [&](int64_t, const Walk::Offsets& offsets, int64_t) {
         const std::byte* from = at(in.data, offsets[0] + row + column * columns.strides[0], bytes);
         std::byte* to = at(out.data, offsets[1] + row * rows.strides[1] + column, bytes);
@@ -78,7 +81,7 @@ void move_transposed(ThreadPool& pool, size_t bytes, const Tensor& in, const Ten
                                 .from_stride = columns.strides[0],
                                 .to_stride = rows.strides[1],
                                 .rows = std::min(kRows, rows.size - row),
-                                .columns = std::min(kColumns, columns.size - column),
+                                .columns = std::min(strip, columns.size - column),
                                 .is_streamed = streamed && reinterpret_cast<uintptr_t>(to) % kLineBytes == 0,
                                 .follows_streams = follows_many_streams()});
       });

@@ -161,7 +161,7 @@ void transpose_elements(const Transposition& block) {
   if (block.is_streamed && block.follows_streams)
     transpose<U, 1, false>(block);
   else
-    transpose<U, sizeof(U) < 4 ? 4 : 2, true>(block);  // four of floats are 5 points slower, two of halves 10
+    transpose<U, strip_lines(sizeof(U)), true>(block);
 }
 
 void transpose_bytes(size_t bytes, const Transposition& block) {
