@@ -239,29 +239,41 @@ void copy_pieces(const float* image, const int64_t* taps, int64_t rows, const Pi
 
 // ---- windows as the right operand of a product
 
-/// Columns are windows, rows their elements.
-void pack_windows(const Problem& p, const Image& image, const GemmBlock& block, int64_t width, float* out) {
-  struct Run {
-    int64_t lane, place, count;  // windows side by side
-  };
+/// Windows side by side: the first one's place in the image, and its number.
+struct Run {
+  int64_t place, first, count;
+};
+
+/// Of windows [begin, begin + count), numbered from 0; and the same in vectors.
+struct Windows {
   std::vector<Run> runs;
   std::vector<Piece> pieces;
+
+  void find(const Problem& p, const Image& image, int64_t begin, int64_t count) {
+    runs.clear();
+    pieces.clear();
+    for (int64_t i = 0; i < count; i += runs.back().count) {
+      const int64_t at = (begin + i) % p.out[2];
+      runs.push_back({image.row_of((begin + i) / p.out[2]) + at, i, std::min(p.out[2] - at, count - i)});
+      for (int64_t j = 0; j < runs.back().count; j += kLanes)
+        pieces.push_back({runs.back().place + j, i + j});
+    }
+  }
+};
+
+/// Columns are windows, rows their elements.
+void pack_windows(const Problem& p, const Image& image, const GemmBlock& block, int64_t width, float* out) {
+  Windows windows;
   const int64_t* const taps = image.taps().data() + block.row;
   for (int64_t column = 0; column < block.columns; column += width) {
     const int64_t lanes = std::min(width, block.columns - column);
-    runs.clear();
-    pieces.clear();
-    for (int64_t lane = 0; lane < lanes; lane += runs.back().count) {
-      const int64_t position = block.column + column + lane, at = position % p.out[2];
-      runs.push_back({lane, image.row_of(position / p.out[2]) + at, std::min(p.out[2] - at, lanes - lane)});
-      for (int64_t j = 0; j < runs.back().count; j += kLanes)
-        pieces.push_back({runs.back().place + j, lane + j});
-    }
+    windows.find(p, image, block.column + column, lanes);
     // All rows but the last, behind which there is nothing to overwrite.
-    wide<copy_pieces>(image.data(), taps, block.rows - 1, pieces.data(), std::ssize(pieces), width, out);
+    wide<copy_pieces>(image.data(), taps, block.rows - 1, windows.pieces.data(), std::ssize(windows.pieces),
+                      width, out);
     float* const last = out + (block.rows - 1) * width;
-    for (const Run& run : runs)
-      std::copy_n(image.data() + taps[block.rows - 1] + run.place, run.count, last + run.lane);
+    for (const Run& run : windows.runs)
+      std::copy_n(image.data() + taps[block.rows - 1] + run.place, run.count, last + run.first);
     if (lanes < width)
       for (int64_t i = 0; i < block.rows; ++i)
         std::fill(out + i * width + lanes, out + (i + 1) * width, 0.0f);
@@ -271,18 +283,13 @@ void pack_windows(const Problem& p, const Image& image, const GemmBlock& block, 
 
 /// Columns are elements of a window, rows are windows.
 void pack_elements(const Problem& p, const Image& image, const GemmBlock& block, int64_t width, float* out) {
-  float* lines = scratch_lines.floats(width * block.rows);  // (lane, window)
+  Windows windows;
+  windows.find(p, image, block.row, block.rows);
+  float* lines = scratch_lines.floats(width * block.rows + kLanes);  // (lane, window)
   for (int64_t column = 0; column < block.columns; column += width, out += width * block.rows) {
     const int64_t lanes = std::min(width, block.columns - column);
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      const float* from = image.data() + image.tap(block.column + column + lane);
-      for (int64_t i = 0; i < block.rows;) {
-        const int64_t position = block.row + i, at = position % p.out[2];
-        const int64_t count = std::min(p.out[2] - at, block.rows - i);
-        std::copy_n(from + image.row_of(position / p.out[2]) + at, count, lines + lane * block.rows + i);
-        i += count;
-      }
-    }
+    wide<copy_pieces>(image.data(), image.taps().data() + block.column + column, lanes, windows.pieces.data(),
+                      std::ssize(windows.pieces), block.rows, lines);
     const Strip strip{reinterpret_cast<const std::byte*>(lines), DType::f32, block.rows, 1};
     gemm_target().pack_b(strip, lanes, block.rows, out);
   }
@@ -515,9 +522,9 @@ const float* plain(ThreadPool& pool, const Tensor& x, std::vector<float>& storag
 }
 
 using Tensors = std::span<const Tensor>;
-using Run = void (*)(ThreadPool&, const Problem&, const float*, const float*, float*);
+using Way = void (*)(ThreadPool&, const Problem&, const float*, const float*, float*);
 
-void run(Run f, ThreadPool& pool, const Problem& p, Tensors in, const Tensor& out) {
+void run(Way f, ThreadPool& pool, const Problem& p, Tensors in, const Tensor& out) {
   if (element_count(out.layout.shape) == 0) return;
   std::vector<float> first, second;
   f(pool, p, plain(pool, in[0], first), plain(pool, in[1], second), out.as<float>());

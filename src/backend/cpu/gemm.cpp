@@ -24,7 +24,7 @@ constexpr int64_t kMaxRows = 256 * kRowBlock, kMaxTasks = 512, kMaxThreads = 64;
 // read from L3 by all, which takes half as long again where others use it too: 3x3 convolutions of 64
 // channels 240 GFLOP/s instead of 370, 512^3 375 instead of 450. With more rows packing a again for each
 // takes as long.
-constexpr int64_t kOwnColumns = 256, kOwnRows = 4 * kRowBlock;
+constexpr int64_t kOwnColumns = 128, kMostOwnColumns = 384, kOwnRows = 4 * kRowBlock;
 constexpr int64_t kThinGrain = 16;  // columns; a multiple of what dots takes at once
 // Rows up to which packing b does not pay, where b's columns or rows are contiguous: 1.4x at 32 rows of
 // 4096 x 4096 by dots, 1.1x at 16 by axpys.
@@ -230,16 +230,30 @@ class PackedProduct {
   std::array<std::atomic<int64_t>, kMaxTasks> done_{};  // blocks done, by tile
 };
 
+/// Columns of a piece of n columns, so that threads have as much to do as each other and seldom pack a.
+int64_t own_columns(int64_t n, int64_t threads, int64_t width) {
+  constexpr int64_t kPackA = 8;  // takes as long as so many columns
+  int64_t best = kOwnColumns, least = n + n * kPackA;
+  for (int64_t own = kMostOwnColumns; own >= kOwnColumns; own -= width) {
+    const int64_t pieces = n / own, turns = pieces / threads;
+    const int64_t columns = turns * own + (pieces % threads > 0 ? own : n % own);
+    const int64_t cost = columns + ceil_div(columns, own) * kPackA;
+    if (cost < least) best = own, least = cost;
+  }
+  return best;
+}
+
 void packed_product(ThreadPool& pool, const Product& p) {
   const bool parallel = p.m * p.n * p.k >= kParallelWork && pool.threads() > 1;
   const int64_t threads = parallel ? std::min<int64_t>(pool.threads(), kMaxThreads) : 1;
   const int64_t width = p.target.tile_columns;
-  const int64_t own = std::min(kOwnColumns, p.n / (2 * threads) / width * width);
-  if (threads > 1 && p.m <= kOwnRows && own >= kOwnColumns / 2)
-    return pool.for_each(static_cast<size_t>(p.n), static_cast<size_t>(own), [&](size_t begin, size_t end) {
-      const auto column = static_cast<int64_t>(begin);
-      PackedProduct(p, {0, column, p.m, static_cast<int64_t>(end) - column}, 1).take_tasks();
-    });
+  if (threads > 1 && p.m <= kOwnRows && p.n >= 2 * kOwnColumns * threads)
+    return pool.for_each(
+        static_cast<size_t>(p.n), static_cast<size_t>(own_columns(p.n, threads, width)),
+        [&](size_t begin, size_t end) {
+          const auto column = static_cast<int64_t>(begin);
+          PackedProduct(p, {0, column, p.m, static_cast<int64_t>(end) - column}, 1).take_tasks();
+        });
   for (int64_t row = 0; row < p.m; row += kMaxRows) {
     PackedProduct product(p, {row, 0, std::min(kMaxRows, p.m - row), p.n}, threads);
     pool.for_each(static_cast<size_t>(threads), 1, [&](size_t, size_t) { product.take_tasks(); });
