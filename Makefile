@@ -19,7 +19,7 @@ run: configured ## a language model answers a question on the best device
 	@build/weft chat smollm2 -p "Why is the sky blue?" --temp 0 -n 96
 
 test: build build/.fetched-test ## build, then run every test
-	@tests/run.sh 'build=gpu*' 'build=!gpu*' # each compiles its kernels on one core
+	@tests/run.sh 'build -ts=gpu* -sf=*/llm/*' 'build -ts=gpu* -sfe=*/llm/*' 'build -tse=gpu*' # side by side: a driver compiles on one core
 
 bench: build build/.bootstrap-bench build/.fetched-bench ## build, then run the benchmarks
 	@for program in build/bench-*; do \
@@ -39,7 +39,7 @@ build: configured ## install what is missing and build; the program is build/wef
 sanitize: build/.fetched-run build/.fetched-test build-asan/build.ninja build-tsan/build.ninja ## tests under ASan+UBSan, and the threaded ones under TSan
 	@ninja -C build-asan
 	@ninja -C build-tsan
-	@tests/run.sh 'build-asan=base*' build-asan 'build-tsan=base*' # the first one looks for leaks too
+	@tests/run.sh 'build-asan -ts=base*' build-asan 'build-tsan -ts=base*' # the first one looks for leaks too
 
 fuzz: build build/.fetched-test build/.bootstrap-check build-fuzz/build.ninja ## damaged files for every reader; many more random programs than `make test` runs
 	@ninja -C build-fuzz fuzzers

@@ -249,7 +249,7 @@ int main(int argc, char** argv) {
   for (const std::string& model : models) {
     try {
       measure(Case(model), executable_dir(), table);
-    } catch (const Error& e) {
+    } catch (const std::exception& e) {
       fmt::print("{}: {}\n", model, e.what());
     }
   }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs test programs side by side and closes with one line: N passed, N failed, N skipped
 #
-#   tests/run.sh BUILD_DIR[=[!]SUITES]...     e.g. tests/run.sh 'build=gpu*' 'build=!gpu*'; !: all but those
+#   tests/run.sh 'BUILD_DIR [OPTION]...'...     e.g. tests/run.sh 'build -ts=gpu*' 'build -tse=gpu*'; doctest's options
 #
 # A test program prints its own such line at the end. One that dies, hangs or exits with an error without having
 # counted a failure counts as one failed.
@@ -40,14 +40,9 @@ if (($# == 0)); then
 fi
 number=0
 for argument in "$@"; do
-  folder=${argument%%=*}
-  suites=()
-  case $argument in
-    *=!*) suites=("--test-suite-exclude=${argument#*=!}") ;;
-    *=*) suites=("--test-suite=${argument#*=}") ;;
-  esac
+  read -ra words <<< "$argument"
   number=$((number + 1))
-  run "$number" "$argument" "$folder/weft_tests" "${suites[@]}" &
+  run "$number" "$argument" "${words[0]}/weft_tests" "${words[@]:1}" &
 done
 wait
 

@@ -169,7 +169,7 @@ void pack_row(const Packing& p, int64_t row, const std::byte* blocks, uint32_t* 
     for (int64_t i = 0; i < block.block_elements; i += 32)
       visit_pieces(coding(p.type).bits, [&](const Piece& piece) {
         uint32_t codes = 0;
-        std::memcpy(&codes, unpacked.codes + i + 4 * piece.j, sizeof(codes));
+        std::memcpy(&codes, unpacked.codes + i + int64_t{4} * piece.j, sizeof(codes));
         words[p.code_word(row, element + i, piece.word)] |= (codes >> piece.to & piece_mask(piece.bits, 0))
                                                             << piece.from;
       });

@@ -16,7 +16,7 @@ constexpr uint64_t kMinKept = 64 << 20;  // bytes that are always worth keeping
 uint64_t capacity_for(uint64_t bytes) {
   if (bytes < kSmall) return bytes;
   const uint64_t unit = std::bit_floor(bytes) / 8;
-  return bytes + (unit - bytes % unit) % unit;
+  return (bytes + unit - 1) & ~(unit - 1);
 }
 
 constexpr std::align_val_t kAlignment{64};

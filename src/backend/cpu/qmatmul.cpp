@@ -191,7 +191,7 @@ struct BlockProduct {
           hn::Set(Ints(), -offset * (kGroups == 1 ? facts.sums[0] + facts.sums[1] : facts.sums[kGroup]));
     const auto add = [&]<uint32_t kWord>() HWY_ATTR {
       const WordVector word = w.template word<kWord>();
-      for (int b = 0; b < kBytes; ++b) bytes[b] = dot<kSigned>(bytes[b], word, x + b * 8 + kWord);
+      for (int64_t b = 0; b < kBytes; ++b) bytes[b] = dot<kSigned>(bytes[b], word, x + b * 8 + kWord);
     };
     constexpr uint32_t kWords = 8 / kGroups;
     [&]<uint32_t... kWord>(std::integer_sequence<uint32_t, kWord...>) HWY_ATTR {
@@ -268,7 +268,7 @@ void multiply_row(const QuantProduct& p, int64_t begin, int64_t end, int64_t row
   const Floats d;
   const quant::Coding& coding = quant::coding(p.packing.type);
   const Table table(coding);
-  constexpr int64_t kWords = 8 * kBytes;  // of the codes of 32 elements
+  constexpr int64_t kWords = int64_t{8} * kBytes;  // of the codes of 32 elements
   const int64_t blocks = p.packing.k / 32;
   const uint32_t* codes = p.codes + row * blocks * (kWords + kFactsWords);
   const auto* facts = reinterpret_cast<const CodeFacts*>(codes + blocks * kWords);
@@ -312,7 +312,7 @@ void multiply_codes(const QuantProduct& p, int64_t begin, int64_t end, int64_t r
   const Floats d;
   const quant::Coding& coding = quant::coding(p.packing.type);
   const Table table(coding);
-  constexpr int64_t kWords = 8 * kBytes;  // of the codes of 32 elements
+  constexpr int64_t kWords = int64_t{8} * kBytes;  // of the codes of 32 elements
   const int64_t blocks = p.packing.k / 32, stride = blocks * (kWords + kFactsWords);
   const uint32_t* codes = p.codes + row * stride;
   const int offset = coding.offset + (Product::kSigned ? kBias : 0);
@@ -367,7 +367,7 @@ void encode(const float* x, int64_t k, int64_t bits, uint32_t* to) {
       }
       facts->sums[half] = hn::GetLane(hn::SumOfLanes(Ints(), sum));
     }
-    facts->scale = largest / (rests ? 127 * 256 : 127);
+    facts->scale = largest / (rests ? 127.0f * 256 : 127.0f);
     facts->total = facts->scale * static_cast<float>(facts->sums[0] + facts->sums[1]);
   }
 }
@@ -435,14 +435,14 @@ void multiply(ThreadPool& pool, std::span<const QuantProduct> products, int64_t 
   // One row of x waits for memory, and with each piece for what has to be fetched before reading ahead sets
   // in again: 16 pieces for each thread, at most 512 rows, of whole panels if possible.
   if (m == 1) {
-    const int64_t share = std::min<int64_t>(groups / (16 * pool.threads()), 8 * quant::kPanelGroups);
+    const int64_t share = std::min<int64_t>(groups / (int64_t{16} * pool.threads()), 8 * quant::kPanelGroups);
     grain = std::max(grain,
                      share < quant::kPanelGroups ? share : share / quant::kPanelGroups * quant::kPanelGroups);
   }
   // Tiles gather what they need of x for all of a task.
   if (tiles)
-    grain = std::max(grain,
-                     std::clamp<int64_t>(groups * std::ssize(pieces) / (8 * pool.threads()), 1, kTileGroups));
+    grain = std::max(grain, std::clamp<int64_t>(groups * std::ssize(pieces) / (int64_t{8} * pool.threads()),
+                                                1, kTileGroups));
   pool.for_each(static_cast<size_t>(groups * std::ssize(pieces)), static_cast<size_t>(grain),
                 [&](size_t begin, size_t end) {
                   for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end);) {

@@ -161,7 +161,7 @@ class TileProduct {
  private:
   using Of = Block<kScales>;
   static constexpr bool kOffset = !Of::kMinimum && !kTable && kBits < 8;
-  static constexpr int64_t kWords = 8 * kBytes;  // of the codes of 32 elements
+  static constexpr int64_t kWords = int64_t{8} * kBytes;  // of the codes of 32 elements
   // Blocks that 16 rows of x go through at a time: 16 KiB of codes, which stay in L1 for the next 16 rows of
   // weights.
   static constexpr int64_t kTogether = 16;

@@ -56,9 +56,9 @@ struct Units {
 template <uint32_t kBits>
 constexpr uint32_t kLowWords = std::bit_floor(kBits);
 
-/// codes, and what a piece of them adds.
-template <uint32_t kBits, uint32_t kWord, size_t kPiece>
-HWY_INLINE WordVector with_piece(WordVector codes, const Units& units) {
+/// Codes of elements 4 kWord ... + 3: piece kPiece of them and those before it.
+template <uint32_t kBits, uint32_t kWord, size_t kPiece = quant::pieces_of(kBits, kWord).count - 1>
+HWY_INLINE WordVector code_bytes(const Units& units) {
   constexpr quant::Piece kOf = quant::pieces_of(kBits, kWord).all[kPiece];
   constexpr int kRight = static_cast<int>(kOf.from) - static_cast<int>(kOf.to);
   const uint32_t* at = kOf.word < kLowWords<kBits> ? units.low + kOf.word * kPackedRows
@@ -66,21 +66,12 @@ HWY_INLINE WordVector with_piece(WordVector codes, const Units& units) {
   WordVector word = hn::LoadU(Words(), at);
   if constexpr (kRight > 0) word = hn::ShiftRight<kRight>(word);
   if constexpr (kRight < 0) word = hn::ShiftLeft<-kRight>(word);
-  if constexpr (kOf.bits < 8) {
-    const WordVector mask = byte_mask(kOf.bits, kOf.to);
-    return kPiece == 0 ? hn::And(word, mask) : hn::OrAnd(codes, word, mask);
-  }
-  return word;
-}
-
-/// Codes of elements 4 kWord ... + 3.
-template <uint32_t kBits, uint32_t kWord>
-HWY_INLINE WordVector code_bytes(const Units& units) {
-  WordVector codes = hn::Undefined(Words());
-  [&]<size_t... kPiece>(std::index_sequence<kPiece...>) HWY_ATTR {
-    ((codes = with_piece<kBits, kWord, kPiece>(codes, units)), ...);
-  }(std::make_index_sequence<quant::pieces_of(kBits, kWord).count>());
-  return codes;
+  if constexpr (kOf.bits == 8)
+    return word;
+  else if constexpr (kPiece == 0)
+    return hn::And(word, byte_mask(kOf.bits, kOf.to));
+  else
+    return hn::OrAnd(code_bytes<kBits, kWord, kPiece - 1>(units), word, byte_mask(kOf.bits, kOf.to));
 }
 
 /// The levels of the codes where a table has them.
