@@ -23,11 +23,14 @@ class FaultPlan {
 
   static std::shared_ptr<FaultPlan> from_environment();
 
+  /// The call of that many from now on fails, or all from there on; 0: none.
+  void plan(Fault fault, int calls, bool all_from_there = false);
   /// Counts a call; true when this is the one to fail.
   bool fires(Fault fault);
 
  private:
   std::array<std::atomic<int>, 3> left_{};  // calls until it fires; 0 = never (again)
+  std::array<std::atomic<bool>, 3> stays_{};
 };
 
 }  // namespace weft::gpu

@@ -350,9 +350,10 @@ std::shared_ptr<Readback::State> Recorder::State::copy_to_staging(abi::Buffer fr
                                                                   uint64_t offset, uint64_t bytes) {
   end_pass();
   need_encoder();
-  auto readback = std::make_shared<Readback::State>();
   const uint64_t begin = offset / 4 * 4, end = std::min(round_up(offset + bytes, 4), capacity);
-  readback->memory = device->take_staging(end - begin);
+  const Memory memory = device->take_staging(end - begin);  // throws; what it gave belongs to a Readback
+  auto readback = std::make_shared<Readback::State>();
+  readback->memory = memory;
   readback->device = device;
   readback->label = from_label;
   readback->skip = offset - begin;

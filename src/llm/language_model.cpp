@@ -54,6 +54,12 @@ struct LanguageModel::Engine {
   std::optional<llm::Drafter> drafter;
   std::shared_ptr<const TokenTrie> trie;  ///< made when a grammar first needs it
 
+  /// The model; opened once more where a device failed and the CPU could not take over.
+  llm::Model& loaded() {
+    if (!model) open(-1, {});
+    return *model;
+  }
+
   bool may_fall_back() const { return options.may_fall_back && options.device != Device(); }
 
   void load() {
@@ -124,7 +130,7 @@ struct LanguageModel::Engine {
       return model->run(sequence, tokens, all);
     } catch (const Error& e) {
       if (!is_device_failure(e) || !may_fall_back()) throw;
-      sequence.tokens = before;
+      sequence.tokens = before;  // whatever the model has taken back
       return run_on_cpu(tokens, e, all);
     }
   }
@@ -242,16 +248,16 @@ const Tokenizer& LanguageModel::tokenizer() const {
   return engine_->tokenizer;
 }
 std::string LanguageModel::architecture() const {
-  return engine_->model->config().architecture;
+  return engine_->loaded().config().architecture;
 }
 Device LanguageModel::device() const {
-  return engine_->model->device();
+  return engine_->loaded().device();
 }
 int64_t LanguageModel::context() const {
-  return engine_->model->context();
+  return engine_->loaded().context();
 }
 int64_t LanguageModel::vocabulary() const {
-  return engine_->model->config().vocabulary;
+  return engine_->loaded().config().vocabulary;
 }
 
 GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const GenerateOptions& options,
@@ -327,14 +333,13 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
 }
 
 std::vector<float> LanguageModel::logits(std::span<const TokenId> tokens) {
-  Engine& engine = *engine_;
-  engine.reset();
-  std::vector<float> result = engine.model->run(engine.sequence, tokens, true);
-  return result;
+  llm::Model& model = engine_->loaded();
+  engine_->reset();
+  return model.run(engine_->sequence, tokens, true);
 }
 
 void LanguageModel::save_cache(const std::filesystem::path& file) const {
-  std::map<std::string, HostTensor> tensors = engine_->model->cached(engine_->sequence);
+  std::map<std::string, HostTensor> tensors = engine_->loaded().cached(engine_->sequence);
   const std::vector<TokenId>& tokens = engine_->sequence.tokens;
   const auto bytes = std::as_bytes(std::span(tokens));
   tensors["tokens"] = {DType::i32, {std::ssize(tokens)}, {bytes.begin(), bytes.end()}};

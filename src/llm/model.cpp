@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "array/node.h"
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "ops/op.h"
 #include "ops/shorthand.h"
 
 namespace weft::llm {
@@ -121,8 +123,36 @@ std::map<std::string, HostTensor> Model::cached(const Sequence& sequence) const 
   return result;
 }
 
+template <typename Work>
+auto Model::or_take_back(std::span<Sequence* const> sequences, const Work& work) {
+  std::vector<std::pair<size_t, bool>> before;
+  for (const Sequence* sequence : sequences)
+    before.emplace_back(sequence->tokens.size(), sequence->is_long);
+  try {
+    return work();
+  } catch (...) {
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const auto [length, is_long] = before[i];
+      const bool is_there = sequences[i]->is_long == is_long && !is_recurrent();
+      truncate(*sequences[i], is_there ? std::min(sequences[i]->tokens.size(), length) : 0, pages_);
+    }
+    // Back to the caches that rows were to be put into. Nobody could hold them meanwhile: rows would then be
+    // put into a copy.
+    for (Array* cache : caches())
+      while (!cache->node()->ready() && cache->node()->op->in_place) *cache = Array(cache->node()->inputs[0]);
+    throw;
+  }
+}
+
 Sequence Model::restore(std::span<const TokenId> tokens, const std::map<std::string, HostTensor>& tensors) {
   Sequence sequence = new_sequence();
+  Sequence* const one[] = {&sequence};
+  or_take_back(one, [&] { put_cached(sequence, tokens, tensors); });
+  return sequence;
+}
+
+void Model::put_cached(Sequence& sequence, std::span<const TokenId> tokens,
+                       const std::map<std::string, HostTensor>& tensors) {
   sequence.is_long = tensors.contains(kLong);
   Batch batch;
   append(batch, sequence, tokens, pages_, false);
@@ -146,7 +176,6 @@ Sequence Model::restore(std::span<const TokenId> tokens, const std::map<std::str
     for (size_t j = 0; j < layer.states.size(); ++j)
       put(layer.states[j], fmt::format("{}.state.{}", i, j), {sequence.index});
   }
-  return sequence;
 }
 
 std::vector<Array*> Model::caches() {
@@ -156,6 +185,22 @@ std::vector<Array*> Model::caches() {
     for (Array& state : layer.states) all.push_back(&state);
   }
   return all;
+}
+
+std::vector<Array> Model::call_with_caches(const ArraysFunction& recorded, std::vector<Array> arguments) {
+  const std::vector<Array*> all = caches();
+  for (const Array* cache : all) arguments.push_back(*cache);
+  const auto take = [&](const std::vector<Array>& from) {
+    for (size_t i = 0; i < all.size(); ++i) *all[i] = from[from.size() - all.size() + i];
+  };
+  try {
+    std::vector<Array> results = recorded(arguments);
+    take(results);
+    return results;
+  } catch (...) {
+    take(arguments);  // a recording that was not finished leaves its stand-ins
+    throw;
+  }
 }
 
 Array Model::evaluate(const Batch& batch) {
@@ -196,13 +241,16 @@ std::vector<TokenId> Model::across_border(Sequence& sequence, std::span<const To
 std::vector<float> Model::run_text(Sequence& sequence, std::span<const TokenId> tokens, bool all,
                                    bool activations) {
   check(sequence, tokens);
-  const size_t before = sequence.tokens.size();
-  const std::vector<TokenId> anew = across_border(sequence, tokens);
-  std::vector<float> logits = run_parts(sequence, anew.empty() ? tokens : anew, all, activations);
-  if (all && !anew.empty())
-    logits.erase(logits.begin(),
-                 logits.begin() + static_cast<ptrdiff_t>(logits.size() / anew.size() * before));
-  return logits;
+  Sequence* const one[] = {&sequence};
+  return or_take_back(one, [&] {
+    const size_t before = sequence.tokens.size();
+    const std::vector<TokenId> anew = across_border(sequence, tokens);
+    std::vector<float> logits = run_parts(sequence, anew.empty() ? tokens : anew, all, activations);
+    if (all && !anew.empty())
+      logits.erase(logits.begin(),
+                   logits.begin() + static_cast<ptrdiff_t>(logits.size() / anew.size() * before));
+    return logits;
+  });
 }
 
 std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId> tokens, bool all,
@@ -234,13 +282,19 @@ std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId>
 
 std::vector<float> Model::run(std::span<const Turn> turns) {
   int64_t pages = 0;
+  std::vector<Sequence*> sequences;
   for (const Turn& turn : turns) {
     check(turn.sequence, turn.tokens);
+    sequences.push_back(&turn.sequence);
     if (turn.tokens.empty()) fail(ErrorKind::invalid, "[model] there are no tokens to run");
     pages += missing_pages(turn.sequence, std::ssize(turn.sequence.tokens) + std::ssize(turn.tokens));
   }
   if (pages > pages_.left())
     fail(ErrorKind::memory, "[cache] {} pages are needed, and {} are left", pages, pages_.left());
+  return or_take_back(sequences, [&] { return run_turns(turns); });
+}
+
+std::vector<float> Model::run_turns(std::span<const Turn> turns) {
   std::vector<Turn> now;  // what is left for the pass
   for (const Turn& turn : turns) {
     const std::vector<TokenId> anew = across_border(turn.sequence, turn.tokens);

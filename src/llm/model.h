@@ -61,9 +61,13 @@ class Model {
   Array forward(const Batch& batch, std::map<std::string, Array> inputs = {});
   /// Every array that a pass leaves behind: keys, values, states.
   std::vector<Array*> caches();
+  /// Calls what was recorded with `arguments` and the caches behind them. Its results end with the caches, as
+  /// they are from then on; when it throws, they are as they were.
+  std::vector<Array> call_with_caches(const ArraysFunction& recorded, std::vector<Array> arguments);
 
   /// Runs tokens of one sequence, in parts that are not too long. Logits of the last, or of all: (n,
-  /// vocabulary).
+  /// vocabulary). When this or one of the next throws, its sequences have no token that was not computed: none
+  /// of these, and no others where the model cannot go back.
   std::vector<float> run(Sequence& sequence, std::span<const TokenId> tokens, bool all = false);
   /// Tokens of several sequences in one pass, which reads the weights once: logits of the last of each,
   /// (turns, vocabulary). Sequences of a recurrent model have different indices.
@@ -84,12 +88,18 @@ class Model {
  private:
   /// Throws ErrorKind::invalid for tokens that the model does not have, or more than it takes.
   void check(const Sequence& sequence, std::span<const TokenId> tokens) const;
+  /// work(), after whose exceptions the sequences have only what they had before.
+  template <typename Work>
+  auto or_take_back(std::span<Sequence* const> sequences, const Work& work);
   /// Where Sequence::is_long changes with these tokens: all tokens, which the sequence has no more.
   std::vector<TokenId> across_border(Sequence& sequence, std::span<const TokenId> tokens);
   std::vector<float> run_text(Sequence& sequence, std::span<const TokenId> tokens, bool all,
                               bool activations);
   std::vector<float> run_parts(Sequence& sequence, std::span<const TokenId> tokens, bool all,
                                bool activations);
+  std::vector<float> run_turns(std::span<const Turn> turns);
+  void put_cached(Sequence& sequence, std::span<const TokenId> tokens,
+                  const std::map<std::string, HostTensor>& tensors);
   Array run_together(std::span<const Turn> turns);  ///< those that are alike in Sequence::is_long
   Array evaluate(const Batch& batch);               ///< forward(), with the caches
 

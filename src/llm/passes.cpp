@@ -56,11 +56,7 @@ Array Passes::run(const Batch& batch) {
   for (const auto& [name, values] : kInputs)
     arguments.push_back(
         Array::from_span(std::span(batch.*values), {std::ssize(batch.*values)}, model_.device()));
-  const std::vector<Array*> caches = model_.caches();
-  for (const Array* cache : caches) arguments.push_back(*cache);
-  const std::vector<Array> results = recorded(batch)(arguments);
-  for (size_t i = 0; i < caches.size(); ++i) *caches[i] = results[1 + i];
-  return results[0];
+  return model_.call_with_caches(recorded(batch), std::move(arguments))[0];
 }
 
 }  // namespace weft::llm

@@ -190,14 +190,11 @@ Array Steps::step(int64_t ends) {
   const auto n = std::ssize(places_);
   if (!of.ids) put(of.ids, std::vector<int32_t>(static_cast<size_t>(kSteps * n), 0), {kSteps, n});
   std::vector<Array> arguments = {of.tokens, of.at, of.table, of.key_rows[keys_].rows, of.settings, of.ids};
-  const std::vector<Array*> caches = model_.caches();
-  for (const Array* cache : caches) arguments.push_back(*cache);
   ArraysFunction& function = recorded_[{ends, is_long_}];
   if (!function) function = record(ends);
-  const std::vector<Array> results = function(arguments);
+  const std::vector<Array> results = model_.call_with_caches(function, std::move(arguments));
   of.at = results[1];
   of.ids = results[2];
-  for (size_t i = 0; i < caches.size(); ++i) *caches[i] = results[3 + i];
   ++next_;
   return results[0];
 }

@@ -156,6 +156,7 @@ void Graph::mark_taken() {
     Step& step = steps[s];
     if (!step.node->op->in_place) continue;
     const Array& input = step.node->inputs[0];
+    if (std::ranges::count(step.inputs, step.inputs[0]) > 1) continue;  // what it writes it reads as well
     if (const int made = producer(step.inputs[0]); made >= 0) {
       const Step& source = steps[static_cast<size_t>(made)];
       step.takes_input =

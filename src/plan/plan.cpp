@@ -237,6 +237,7 @@ void Plan::share_memory() {
 
 std::vector<StoragePtr> Plan::run(Backend& backend, std::vector<StoragePtr> storages,
                                   std::span<const double> constants, Memory& memory) {
+  const std::lock_guard lock(running_);
   const auto add = [&](uint64_t bytes, std::string_view label) {
     const size_t place = storages.size() - leaves_;
     if (place == memory.size()) memory.emplace_back();

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -48,9 +49,10 @@ class Plan {
   /// `often`: Backend::prepare().
   Plan(const Graph& graph, const Backend& backend, bool often);
 
-  /// Runs it on the storages and constants of a graph of the same structure; returns all storages. The values
-  /// of the wanted steps' outputs, in order.
+  /// The values of the wanted steps' outputs, in order.
   std::vector<Result> const& results() const { return results_; }
+  /// Runs it on the storages and constants of a graph of the same structure; returns all storages. Threads
+  /// that work on graphs of the same structure share a plan, and run it one after the other.
   std::vector<StoragePtr> run(Backend& backend, std::vector<StoragePtr> storages,
                               std::span<const double> constants, Memory& memory);
 
@@ -64,7 +66,8 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<uint64_t> sizes_;  ///< bytes of the storages that are allocated
   std::vector<Result> results_;
-  std::unique_ptr<Prepared> prepared_;
+  std::mutex running_;
+  std::unique_ptr<Prepared> prepared_;  ///< has the storages and constants of the run at hand
 };
 
 }  // namespace weft

@@ -3,11 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "backend/webgpu/webgpu_backend.h"
 #include "llm/stop_finder.h"
 #include "llm/verify.h"
 #include "support/gpus.h"
+#include "support/scoped.h"
 #include "weft/error.h"
 
 using namespace weft;
@@ -169,6 +171,42 @@ TEST_SUITE("base: language models") {
     std::filesystem::remove(file);
   }
 
+  TEST_CASE("a cache that is refused takes no pages") {
+    const Text text = expected();
+    const test::ScopedFolder folder;
+    LanguageModel floats = open({}, 64);
+    floats.generate(text.prompt, greedy(1));
+    floats.save_cache(folder.path / "cache");
+    LanguageModel model = LanguageModel::open(kModel, {.context = 64, .cache_type = "f16"});
+    for (int i = 0; i < 3; ++i)
+      CHECK(test::error_of([&] { model.load_cache(folder.path / "cache"); }).kind == "invalid");
+    CHECK(model.generate(text.prompt, greedy(60)).tokens.size() == 60);
+  }
+
+  TEST_CASE("models of two threads do not disturb each other") {
+    const Text text = expected();
+    LanguageModel model = open();
+    std::vector<std::vector<TokenId>> want, got[2];
+    const auto texts = [&](LanguageModel& of, std::vector<std::vector<TokenId>>& to) {
+      for (TokenId first = 0; first < 6; ++first) {
+        std::vector<TokenId> prompt = text.prompt;
+        prompt[0] = first;
+        to.push_back(of.generate(prompt, greedy(20)).tokens);
+      }
+    };
+    texts(model, want);
+    {
+      std::vector<std::jthread> threads;
+      for (auto& to : got)
+        threads.emplace_back([&] {
+          LanguageModel own = open();
+          texts(own, to);
+        });
+    }
+    CHECK(got[0] == want);
+    CHECK(got[1] == want);
+  }
+
   TEST_CASE("a cache of an unknown type, or of blocks that do not fit, is refused") {
     const auto error = [](const char* type) {
       return test::error_of([&] { LanguageModel::open(kModel, {.cache_type = type}); }).message;
@@ -200,6 +238,53 @@ TEST_SUITE("gpu language models") {
       LanguageModel model = open(device);
       CHECK(model.generate(text.prompt, greedy(16)).tokens == text.follows);
       CHECK(sampled(model) == want);
+    });
+  }
+
+  TEST_CASE("after an error the next text is right, whatever was cut off") {
+    const Text text = expected();
+    LanguageModel cpu = open({}, 64);
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      const auto faults = std::make_shared<gpu::FaultPlan>(std::vector<std::string>{});
+      const auto backend = std::make_shared<WebgpuBackend>(gpu.open({.faults = faults}));
+      LanguageModel model =
+          LanguageModel::open(kModel, {.device = Device(backend), .may_fall_back = false, .context = 64});
+      int failed = 0;
+      for (int calls = 1; calls <= 20; ++calls) {  // each a prompt of a length that was not recorded
+        const std::span<const TokenId> prompt(text.prompt.data(), static_cast<size_t>(calls) + 2);
+        const std::vector<TokenId> want = cpu.generate(prompt, greedy(4)).tokens;
+        backend->device().trim();
+        faults->plan(gpu::Fault::oom, calls, true);
+        try {
+          model.generate(prompt, greedy(4));
+        } catch (const Error& e) {
+          CHECK(e.kind() == ErrorKind::memory);
+          ++failed;
+        }
+        faults->plan(gpu::Fault::oom, 0);
+        CAPTURE(calls);
+        CHECK(model.generate(prompt, greedy(4)).tokens == want);
+      }
+      CHECK(failed > 5);
+    });
+  }
+
+  TEST_CASE("a model that neither a device nor the CPU has is opened once more") {
+    const Text text = expected();
+    const test::ScopedFolder folder;
+    const std::filesystem::path file = folder.path / "model.gguf";
+    test::on_every_gpu([&](const test::TestGpu& gpu) {
+      std::filesystem::copy_file(kModel, file, std::filesystem::copy_options::overwrite_existing);
+      const auto faults = std::make_shared<gpu::FaultPlan>(std::vector<std::string>{});
+      const Device device(std::make_shared<WebgpuBackend>(gpu.open({.faults = faults})));
+      LanguageModel model = LanguageModel::open(file, {.device = device});
+      faults->plan(gpu::Fault::device_lost, 1);
+      std::filesystem::remove(file);
+      for (int i = 0; i < 2; ++i)
+        CHECK(test::error_of([&] { model.generate(text.prompt, greedy(2)); }).kind == "io");
+      std::filesystem::copy_file(kModel, file);
+      CHECK(model.generate(text.prompt, greedy(2)).tokens ==
+            std::vector<TokenId>(text.follows.begin(), text.follows.begin() + 2));
     });
   }
 

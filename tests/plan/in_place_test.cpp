@@ -59,6 +59,15 @@ void check_on(const Device& device) {
   part = call("put_rows", {part, at({1, 0}, device), rows(device)});
   CHECK(part.to_vector() == Floats{12, 13, 10, 11});
   CHECK(whole.to_vector() == Floats{0, 1, 2, 3, 4, 5});
+
+  // Neither is what the new rows come from, whether it is there or still to be made.
+  for (const bool is_there : {false, true}) {
+    Array made = matmul(table(device), Array::from_vector(Floats{1, 0, 0, 1}, {2, 2}, device));
+    if (is_there) eval(made);
+    const Array turned = call("put_rows", {made, at({1, 2, 0}, device), made});
+    made = {};
+    CHECK(turned.to_vector() == Floats{4, 5, 0, 1, 2, 3});
+  }
 }
 
 }  // namespace
