@@ -47,8 +47,8 @@ State state_of(ModelFile file, const LoadOptions& options) {
   if (options.context <= 0 && options.default_context > 0)
     state.context = std::min(state.context, options.default_context);
   if (state.context > kMostRows / options.sequences)
-    fail(ErrorKind::invalid, "[cache] a context of {} tokens: {} are the most for {} sequences",
-         state.context, kMostRows / options.sequences, options.sequences);
+    fail(ErrorKind::invalid, "[cache] a context of {} tokens is not possible: {} are the most",
+         state.context, kMostRows / options.sequences);
   state.sequences = options.sequences;
   state.rows = pages_of(options, state.context) * kPageRows;
   state.exact = exact;

@@ -12,12 +12,12 @@ namespace {
 constexpr double kShare = 0.95;  // of what is free; passes need memory to work in
 constexpr double kGiB = 1 << 30;
 
-/// `tokens` of `each` bytes, where there are `there`.
-void check(const State& state, double tokens, double each, double there) {
+/// `tokens` of `each` bytes, where there are `there`, of which `what` says more.
+void check(const State& state, double tokens, double each, double there, const std::string& what) {
   if (tokens * each <= there) return;
   const auto fit = static_cast<int64_t>(there / each) / kPageRows * kPageRows;
-  fail(ErrorKind::memory, "[cache] a context of {} tokens needs {:.3g} GiB; {:.3g} GiB are free{}",
-       state.context, tokens * each / kGiB, there / kGiB,
+  fail(ErrorKind::memory, "[cache] a context of {} tokens needs {:.3g} GiB; {:.3g} GiB are {}{}",
+       state.context, tokens * each / kGiB, there / kGiB, what,
        fit > 0 && state.sequences == 1 ? fmt::format("; -c {} would fit", fit) : "");
 }
 
@@ -57,14 +57,15 @@ void check_room(const State& state) {
     const Device& device = state.devices[i];
     // A GPU tells what an array may have, and no more.
     check(state, rows, bytes(std::max(columns.keys, columns.values)),
-          static_cast<double>(device.backend().most_bytes()));
+          static_cast<double>(device.backend().most_bytes()),
+          "the most for an array of " + device.name());
     if (device != Device()) continue;
     each += bytes(columns.keys + columns.values);
     weights += static_cast<double>(file.bytes()) / static_cast<double>(config.layers.size());
   }
   each += table_bytes(config) * static_cast<double>(state.context) / rows;  // made by the host for all
   if (const std::optional<uint64_t> free = free_memory())
-    check(state, rows, each, std::max(static_cast<double>(*free) * kShare - weights, 0.0));
+    check(state, rows, each, std::max(static_cast<double>(*free) * kShare - weights, 0.0), "free");
 }
 
 }  // namespace weft::llm

@@ -147,20 +147,36 @@ TEST_SUITE("cli: models") {
         "at=$1; shift; \"$0\" chat \"$@\" <\"$at/said\" >\"$at/out\" 2>\"$at/err\" & "
         "until [ -s \"$at/out\" ]; do sleep 0.02; done; kill -INT $!; wait $!; status=$?; "
         "cat \"$at/err\"; exit $status";
-    std::vector<std::string> arguments = {"-c", script,     WEFT_PROGRAM, folder.path,       kModel,
-                                          "--device", "cpu", "--chat-template", "chatml"};
+    std::vector<std::string> arguments = {"-c",   script,     WEFT_PROGRAM, folder.path,
+                                          kModel, "--device", "cpu",        "--chat-template",
+                                          "chatml"};
     const Tokenizer tokenizer = Tokenizer::open(kModel);
     for (TokenId id = 0; static_cast<size_t>(id) < tokenizer.size(); ++id)
-      if (tokenizer.ends_generation(id)) arguments.insert(arguments.end(), {"-l", std::to_string(id) + "-inf"});
+      if (tokenizer.ends_generation(id))
+        arguments.insert(arguments.end(), {"-l", std::to_string(id) + "-inf"});
     const test::Output out = test::run_program("/bin/sh", arguments);
     CHECK(out.status == 0);
     CHECK(out.text.find("prompt: ") != std::string::npos);
   }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need more addresses
+  TEST_CASE("memory that ends is a sentence") {
+    const test::Output out =
+        test::run_program("/bin/sh", {"-c", "ulimit -v 500000; exec \"$0\" \"$@\"", WEFT_PROGRAM, "run",
+                                      kModel, "-p", "x", "--device", "cpu", "-t", "1", "-c", "4000000"});
+    CHECK(out.status == 1);
+    CHECK(out.errors == "weft: there is not enough memory for this\n");
+  }
+#endif
+
   TEST_CASE("info tells what is in a model") {
     const json facts = json::parse(run_weft({"info", kModel, "--json", "--tensors"}).text);
     CHECK(facts["architecture"] == "qwen2");
     CHECK(facts["layers"] == 2);
+    CHECK(facts["cache_bytes_per_token"] == 256);
+    const json latent = json::parse(
+        run_weft({"info", WEFT_SOURCE_DIR "/tests/data/architectures/deepseek2/model.gguf", "--json"}).text);
+    CHECK(latent["cache_bytes_per_token"] == 2 * 2 * (16 + 4 + 16));
     CHECK(facts["tensors"].size() > 20);
   }
 

@@ -497,6 +497,17 @@ TEST_SUITE("base: models") {
     }
   }
 
+  TEST_CASE("a model has one fingerprint, another model another one") {
+    const auto fingerprint = [](const char* name) { return ModelFile::open(kModels / name).fingerprint(); };
+    CHECK(fingerprint("llama") == fingerprint("llama"));
+    CHECK(fingerprint("llama") != fingerprint("gemma"));
+    const Copy copy("llama");
+    copy.change([](auto& tensors) {
+      tensors["model.layers.1.self_attn.q_proj.weight"].bytes[0] ^= std::byte{1};
+    });
+    CHECK(ModelFile::open(copy.path).fingerprint() != fingerprint("llama"));
+  }
+
   TEST_CASE("adapters are added in full or refused") {
     const test::ScopedFolder folder;
     const auto complaint = [&](const std::string& model, const std::string& module, const Shape& a,
