@@ -178,6 +178,9 @@ int main(int argc, char** argv) {
   } catch (const weft::Error& error) {
     fmt::print(stderr, "weft: {}\n", error.what());
     return error.kind() == weft::ErrorKind::invalid ? kUsage : 1;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "weft: there is not enough memory for this\n");
+    return 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "weft: {}\n", error.what());
     return 1;

@@ -49,12 +49,15 @@ struct ModelOptions {
 struct GenerateOptions {
   SamplerOptions sampler = {};
   int64_t max_tokens = -1;              ///< -1 = until the text ends
+  /// Asked between parts of a prompt and after each token; true ends the work with what is done.
+  std::function<bool()> cancelled = {};
   std::vector<std::string> stops = {};  ///< texts that end the answer; they are not part of it
   bool ignore_end = false;              ///< tokens that end a text do not end it here
   std::string grammar = {};             ///< the answer follows this grammar (GBNF); empty = none
   std::string json_schema = {};         ///< the answer is JSON of this schema; empty = none
   int64_t logprobs = -1;                ///< candidates to report with each token; -1 = nothing
-  /// When the context is full: the first `keep` tokens and the later half of the others go on.
+  /// When the context is full: the first `keep` tokens (at most half of it; -1 = the prompt) and the later
+  /// half of the others go on.
   bool shift = true;
   int64_t keep = 0;
   /// Tokens that a GPU makes per submit, up to 16, before the host has seen the last ones; 0 = more and more
@@ -76,7 +79,7 @@ struct GenerateResult {
   std::string text;
   std::vector<TokenId> tokens;  ///< without the one that ended it
   FinishReason reason = FinishReason::end;
-  int64_t prompt_tokens = 0, cached_tokens = 0;   ///< of the prompt; those that were there already
+  int64_t prompt_tokens = 0, cached_tokens = 0;   ///< read of the prompt; those that were there already
   int64_t guessed_tokens = 0, right_guesses = 0;  ///< of DraftOptions
   double prompt_seconds = 0, seconds = 0;         ///< of the prompt; of what came after it
 };
@@ -104,12 +107,13 @@ class LanguageModel {
   std::vector<float> logits(std::span<const TokenId> tokens);
 
   /// What the next call has in common with, as a file; loading returns the number of tokens, 0 where there is
-  /// no such file. A file of another model is ErrorKind::invalid.
+  /// no such file. A file of another model, or of other adapters, is ErrorKind::invalid.
   void save_cache(const std::filesystem::path& file) const;
   size_t load_cache(const std::filesystem::path& file);
 
  private:
   struct Engine;
+  void check(std::span<const TokenId> prompt, const GenerateOptions& options) const;
   explicit LanguageModel(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
   std::shared_ptr<Engine> engine_;
 };

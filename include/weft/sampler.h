@@ -16,7 +16,7 @@ struct SamplerOptions {
   float temperature = 0.8F;     ///< <= 0: the most likely token, of equal ones the lowest id
   int64_t top_k = 40;           ///< <= 0: all
   float top_p = 0.95F;          ///< the most likely tokens that have this probability together; >= 1: all
-  float min_p = 0.05F;          ///< those with this share of the most likely one's probability; 0: all
+  float min_p = 0.05F;          ///< those with this share of the most likely one's probability; <= 0: all
   float typical_p = 1;          ///< as top_p, those nearest to the entropy first
   float repeat_penalty = 1;     ///< divides positive logits of tokens that were there, multiplies others
   int64_t repeat_last_n = 64;   ///< how far back penalties look; 0: off, -1: everything

@@ -160,15 +160,19 @@ Buffer Device::table(const std::string& name, std::span<const std::byte> bytes) 
   buffer->fate = Buffer::State::Fate::kept;
   buffer->size = bytes.size();
   buffer->label = name;
-  try {
-    if (is_new) known->second = d.create_memory(round_up(bytes.size(), 4), kStorageUsage, name, false);
-  } catch (...) {
-    d.tables.erase(known);
-    throw;
+  buffer->device = state_;
+  if (is_new) {
+    try {
+      buffer->memory = known->second =
+          d.create_memory(round_up(bytes.size(), 4), kStorageUsage, name, false);
+      write(Buffer(buffer), 0, bytes);
+    } catch (...) {
+      if (known->second.handle) d.destroy_memory(known->second);
+      d.tables.erase(known);
+      throw;
+    }
   }
   buffer->memory = known->second;
-  buffer->device = state_;
-  if (is_new) write(Buffer(buffer), 0, bytes);
   return Buffer(std::move(buffer));
 }
 

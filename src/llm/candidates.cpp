@@ -105,7 +105,7 @@ void Candidates::top_p(float p, size_t min_keep) {
 
 void Candidates::min_p(float p, size_t min_keep) {
   if (p <= 0 || empty()) return;
-  const float least = std::ranges::max(list_, {}, &Candidate::logit).logit + std::log(p);
+  const float least = std::ranges::max(list_, {}, &Candidate::logit).logit + std::log(std::min(p, 1.0F));
   const auto likely = std::ranges::count_if(list_, [&](const Candidate& c) { return c.logit >= least; });
   const size_t wanted = std::max<size_t>({static_cast<size_t>(likely), min_keep, 1});
   if (wanted == static_cast<size_t>(likely))

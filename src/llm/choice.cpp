@@ -38,7 +38,7 @@ std::optional<Choice> choice_of(const SamplerOptions& o) {
 }
 
 std::array<float, Choice::kSettings> Choice::settings() const {
-  return {top_p < 1 ? top_p : kNever, min_p > 0 ? std::log(min_p) : -kNever, temperature,
+  return {top_p < 1 ? top_p : kNever, min_p > 0 ? std::log(std::min(min_p, 1.0F)) : -kNever, temperature,
           static_cast<float>(top_k)};
 }
 

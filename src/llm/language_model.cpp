@@ -29,6 +29,7 @@ bool is_device_failure(const Error& e) {
 }
 
 constexpr int64_t kDefaultContext = 4096;
+constexpr const char* kFingerprint = "fingerprint";  // in a saved cache: the model's
 
 quant::Type cache_type_from(const std::string& name) {
   for (const quant::Type type : {quant::Type::f32, quant::Type::f16, quant::Type::q8_0, quant::Type::q4_0})
@@ -53,6 +54,7 @@ struct LanguageModel::Engine {
   llm::Sequence sequence;
   std::optional<llm::Drafter> drafter;
   std::shared_ptr<const TokenTrie> trie;  ///< made when a grammar first needs it
+  std::function<bool()> cancelled;        ///< of the prompt that is being read
 
   /// The model; opened once more where a device failed and the CPU could not take over.
   llm::Model& loaded() {
@@ -106,6 +108,7 @@ struct LanguageModel::Engine {
     load.context = options.context;
     if (options.cache_type) load.cache_type = cache_type_from(*options.cache_type);
     load.adapters = options.adapters;
+    load.cancelled = [this] { return cancelled && cancelled(); };
     if (load.context <= 0) load.default_context = kDefaultContext;
     model.emplace(path, load);
     if (!model->config().causal)
@@ -141,8 +144,17 @@ struct LanguageModel::Engine {
     const std::vector<TokenId> text = sequence.tokens;
     options.device = Device();
     open(-1, {});
-    model->run(sequence, text);
+    if (!text.empty() && model->run(sequence, text).empty()) return {};
     return model->run(sequence, tokens, all);
+  }
+
+  /// The rest of a prompt: logits of its last token, or none where it was cancelled.
+  std::vector<float> read(std::span<const TokenId> tokens, const std::function<bool()>& asked) {
+    struct Asked {
+      std::function<bool()>& whom;
+      ~Asked() { whom = nullptr; }
+    } const meanwhile{cancelled = asked};
+    return run(tokens);
   }
 
   /// Tokens made ahead, where the device can choose them without the host.
@@ -211,6 +223,12 @@ struct LanguageModel::Engine {
 
   void reset() { llm::truncate(sequence, 0, model->pages()); }
 
+  HostTensor fingerprint() const {
+    const std::string text = model->fingerprint();
+    const auto bytes = std::as_bytes(std::span(text));
+    return {DType::u8, {std::ssize(bytes)}, {bytes.begin(), bytes.end()}};
+  }
+
   std::optional<GrammarState> grammar_of(const GenerateOptions& wanted) {
     if (wanted.grammar.empty() && wanted.json_schema.empty()) return std::nullopt;
     if (!wanted.grammar.empty() && !wanted.json_schema.empty())
@@ -260,13 +278,24 @@ int64_t LanguageModel::vocabulary() const {
   return engine_->loaded().config().vocabulary;
 }
 
-GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const GenerateOptions& options,
-                                       const OnToken& on_token) {
-  Engine& engine = *engine_;
+void LanguageModel::check(std::span<const TokenId> prompt, const GenerateOptions& options) const {
   if (prompt.empty()) fail(ErrorKind::invalid, "[generate] the prompt has no tokens");
   if (std::ssize(prompt) > context())
     fail(ErrorKind::invalid, "[generate] the prompt has {} tokens, the context {}; -c makes it larger",
          prompt.size(), context());
+  for (const auto& [name, value] : {std::pair{"max_tokens", options.max_tokens},
+                                    {"keep", options.keep},
+                                    {"logprobs", options.logprobs}})
+    if (value < -1) fail(ErrorKind::invalid, "[generate] {} is {}: -1 is the least", name, value);
+  for (const auto& [id, bias] : options.sampler.logit_bias)
+    if (id >= vocabulary())
+      fail(ErrorKind::invalid, "[generate] logit_bias of token {}: the model has {}", id, vocabulary());
+}
+
+GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const GenerateOptions& options,
+                                       const OnToken& on_token) {
+  Engine& engine = *engine_;
+  check(prompt, options);
   GenerateResult result{.prompt_tokens = std::ssize(prompt)};
   Sampler sampler(options.sampler, &engine.tokenizer, engine.grammar_of(options));
   for (TokenId id : prompt) sampler.accept_prompt(id);
@@ -278,8 +307,13 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
   auto start = Clock::now();
   const size_t cached = engine.reuse(prompt);
   result.cached_tokens = static_cast<int64_t>(cached);
-  std::vector<float> logits = engine.run(prompt.subspan(cached));
+  std::vector<float> logits = engine.read(prompt.subspan(cached), options.cancelled);
   result.prompt_seconds = seconds_since(start);
+  if (logits.empty()) {
+    result.prompt_tokens = std::ssize(engine.sequence.tokens);
+    result.reason = FinishReason::cancelled;
+    return result;
+  }
   start = Clock::now();
   result.reason = FinishReason::length;
   const auto left = [&] {
@@ -287,10 +321,11 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
   };
   std::unique_ptr<llm::Ahead> ahead = engine.ahead(sampler, options);
   TokenId made = kNoToken;  // ahead
-  while (left() > 0) {
+  while (left() > 0 && !sampler.finished()) {
     const TokenId id = made == kNoToken ? sampler.sample(logits) : made;
     sampler.accept(id);
-    if (engine.tokenizer.ends_generation(id) && !options.ignore_end) {
+    // A grammar has nothing behind its end, whoever ignores that.
+    if (engine.tokenizer.ends_generation(id) && (!options.ignore_end || sampler.finished())) {
       result.reason = FinishReason::end;
       break;
     }
@@ -302,15 +337,16 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
       token.top = std::move(of.top);
     }
     result.text += token.text;
-    const bool go_on = !on_token || on_token(token);
+    const bool wanted = !on_token || on_token(token);
+    const bool go_on = wanted && !(options.cancelled && options.cancelled());
     if (stops.found() || !go_on) {
       result.reason = stops.found() ? FinishReason::stop : FinishReason::cancelled;
       break;
     }
-    if (left() == 0) break;
+    if (left() == 0 || sampler.finished()) break;
     if (engine.length(guesses) == context()) {
       if (!options.shift) break;
-      engine.shift(options.keep);
+      engine.shift(options.keep < 0 ? std::ssize(prompt) : options.keep);
     }
     made = kNoToken;
     if (ahead && ahead->room() > 0)
@@ -318,6 +354,7 @@ GenerateResult LanguageModel::generate(std::span<const TokenId> prompt, const Ge
     else
       logits = engine.next(id, guesses, left() - 1);
   }
+  if (result.reason == FinishReason::length && sampler.finished()) result.reason = FinishReason::end;
   ahead.reset();
   engine.take_back(guesses);
   result.guessed_tokens = guesses.made();
@@ -343,6 +380,7 @@ void LanguageModel::save_cache(const std::filesystem::path& file) const {
   const std::vector<TokenId>& tokens = engine_->sequence.tokens;
   const auto bytes = std::as_bytes(std::span(tokens));
   tensors["tokens"] = {DType::i32, {std::ssize(tokens)}, {bytes.begin(), bytes.end()}};
+  tensors[kFingerprint] = engine_->fingerprint();
   write_safetensors(file, tensors);
 }
 
@@ -351,6 +389,9 @@ size_t LanguageModel::load_cache(const std::filesystem::path& file) {
   const Safetensors saved = Safetensors::open(file);
   std::map<std::string, HostTensor> tensors;
   for (const std::string& name : saved.names()) tensors[name] = saved.load(name);
+  if (tensors[kFingerprint].bytes != engine_->fingerprint().bytes)
+    fail(ErrorKind::invalid, "[model] {}: this cache is of another model, or of other adapters",
+         file.string());
   const HostTensor& ids = tensors["tokens"];
   std::vector<TokenId> tokens(ids.bytes.size() / sizeof(TokenId));
   std::memcpy(tokens.data(), ids.bytes.data(), tokens.size() * sizeof(TokenId));

@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "array/node.h"
+#include "backend/backend.h"
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "llm/room.h"
 #include "ops/op.h"
 #include "ops/shorthand.h"
 
@@ -45,9 +47,13 @@ State state_of(ModelFile file, const LoadOptions& options) {
   state.context = options.context > 0 ? options.context : state.config.context;
   if (options.context <= 0 && options.default_context > 0)
     state.context = std::min(state.context, options.default_context);
+  if (state.context > kMostRows / options.sequences)
+    fail(ErrorKind::invalid, "[cache] a context of {} tokens is not possible: {} are the most",
+         state.context, kMostRows / options.sequences);
   state.sequences = options.sequences;
   state.rows = pages_of(options, state.context) * kPageRows;
   state.exact = exact;
+  check_room(state);
   return state;
 }
 
@@ -56,9 +62,13 @@ State state_of(ModelFile file, const LoadOptions& options) {
 Model::Model(ModelFile file_read, const LoadOptions& options)
     : state_(state_of(std::move(file_read), options)),
       architecture_(find_architecture(state_.config.architecture)),
-      pages_(pages_of(options, state_.context)) {
-  for (const AdapterOption& choice : options.adapters)
-    state_.weights.add_adapter(open_adapter(choice.path, file()), choice.scale);
+      pages_(pages_of(options, state_.context)),
+      cancelled_(options.cancelled) {
+  for (const AdapterOption& choice : options.adapters) {
+    const ModelFile adapter = open_adapter(choice.path, file());
+    state_.weights.add_adapter(adapter, choice.scale);
+    adapters_ += fmt::format(" {} x {}", adapter.fingerprint(), choice.scale);
+  }
   if (options.progress)
     state_.weights.on_read = [&, total = file().bytes()](uint64_t bytes) {
       options.progress(std::min(bytes, total), total);
@@ -76,6 +86,10 @@ Model::Model(ModelFile file_read, const LoadOptions& options)
 Array Model::forward(const Batch& batch, std::map<std::string, Array> inputs) {
   Pass pass(state_, batch, std::move(inputs));
   return architecture_.forward(pass);
+}
+
+std::string Model::fingerprint() const {
+  return file().fingerprint() + adapters_;
 }
 
 bool Model::is_recurrent() const {
@@ -256,6 +270,7 @@ std::vector<float> Model::run_text(Sequence& sequence, std::span<const TokenId> 
 std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId> tokens, bool all,
                                     bool activations) {
   std::vector<float> logits;
+  std::unique_ptr<PendingRead> done;
   while (!tokens.empty()) {
     // Where later tokens matter to earlier ones they all go together.
     const size_t count = config().causal ? std::min<size_t>(kPassTokens, tokens.size()) : tokens.size();
@@ -270,7 +285,14 @@ std::vector<float> Model::run_parts(Sequence& sequence, std::span<const TokenId>
       made = evaluate(batch);
     }
     tokens = tokens.subspan(count);
-    if (!all && !tokens.empty()) continue;
+    if (!all && !tokens.empty()) {
+      if (!cancelled_) continue;
+      // It is asked when the part before this one is done: the device does not rest meanwhile.
+      if (done) done->wait();
+      done = made.device().backend().read_later(value_of(made).storage, 0, sizeof(float));
+      if (cancelled_()) return {};
+      continue;
+    }
     std::vector<float> part = made.to_vector();
     if (logits.empty())
       logits = std::move(part);

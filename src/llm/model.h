@@ -26,6 +26,7 @@ struct LoadOptions {
   std::optional<bool> exact = {};              ///< activations stay floats where weights are blocks
   std::vector<AdapterOption> adapters = {};
   std::function<void(uint64_t bytes, uint64_t total)> progress = {};
+  std::function<bool()> cancelled = {};  ///< asked between parts of a text; true: run() ends there
 };
 
 /// Tokens of a prompt that one forward pass takes.
@@ -66,8 +67,9 @@ class Model {
   std::vector<Array> call_with_caches(const ArraysFunction& recorded, std::vector<Array> arguments);
 
   /// Runs tokens of one sequence, in parts that are not too long. Logits of the last, or of all: (n,
-  /// vocabulary). When this or one of the next throws, its sequences have no token that was not computed: none
-  /// of these, and no others where the model cannot go back.
+  /// vocabulary). None where LoadOptions::cancelled said so: the sequence then has the parts that are done.
+  /// When this or one of the next throws, its sequences have no token that was not computed: none of these,
+  /// and no others where the model cannot go back.
   std::vector<float> run(Sequence& sequence, std::span<const TokenId> tokens, bool all = false);
   /// Tokens of several sequences in one pass, which reads the weights once: logits of the last of each,
   /// (turns, vocabulary). Sequences of a recurrent model have different indices.
@@ -75,6 +77,8 @@ class Model {
   /// As run() for one sequence, but what the layers make of each token: (n, width).
   std::vector<float> activations(Sequence& sequence, std::span<const TokenId> tokens);
   Sequence new_sequence(int32_t index = 0) const { return {.index = index}; }
+  /// Another one for other weights and other adapters.
+  std::string fingerprint() const;
   bool is_recurrent() const;  ///< its state cannot go back
   /// Bytes of weights and caches that a pass over so many tokens reads, of sequences that have `keys` keys
   /// each. Experts count as often as one of the tokens chooses them by chance.
@@ -106,6 +110,8 @@ class Model {
   State state_;
   const Architecture& architecture_;
   Pages pages_;
+  std::string adapters_;  ///< their fingerprints and scales
+  std::function<bool()> cancelled_;
   Steps steps_{*this};
   Passes passes_{*this};
 };

@@ -1,8 +1,13 @@
 #include "llm/model_file.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
+#include "base/sha256.h"
 #include "io/gguf.h"
 
 namespace weft::llm {
@@ -66,6 +71,29 @@ uint64_t ModelFile::parameters() const {
   uint64_t sum = 0;
   for (const auto& [key, tensor] : tensors) sum += static_cast<uint64_t>(element_count(tensor.shape));
   return sum;
+}
+
+std::string ModelFile::fingerprint() const {
+  Sha256 hash;
+  const auto add = [&](std::string_view text) { hash.add(std::as_bytes(std::span(text))); };
+  add(architecture + "\n");
+  for (const auto& [key, value] : values)
+    add(std::visit([&](const auto& v) { return fmt::format("{} {}\n", key, v); }, value));
+  // A folder's tensors are read as a whole: of a large model some have to do, spread over all kinds of them.
+  constexpr uint32_t kTurn = 2'654'435'769;  // the golden section of 2^32
+  const uint64_t one_of = 1 + bytes() / (uint64_t{1} << 30);
+  uint32_t place = 0;
+  std::vector<std::byte> scratch;
+  for (const auto& [key, tensor] : tensors) {
+    add(fmt::format("{} {} {}\n", key, quant::traits(tensor.type).name, to_string(tensor.shape)));
+    if (uint64_t{place += kTurn} * one_of > std::numeric_limits<uint32_t>::max()) continue;
+    const std::span<const std::byte> all = tensor.read(scratch);
+    constexpr size_t kPieces = 64, kPiece = 64;
+    const size_t step = std::max(all.size() / kPieces, kPiece);
+    for (size_t at = 0; at < all.size(); at += step)
+      hash.add(all.subspan(at, std::min(kPiece, all.size() - at)));
+  }
+  return hash.finish();
 }
 
 ModelFile ModelFile::open(const std::filesystem::path& path) {

@@ -58,6 +58,8 @@ class ModelFile {
 
   uint64_t bytes() const;       ///< of all tensors
   uint64_t parameters() const;  ///< their elements
+  /// SHA-256 of the values, of all tensors' names, types and shapes, and of bytes here and there in them.
+  std::string fingerprint() const;
 
   bool has(std::string_view tensor) const { return tensors.contains(tensor); }
   const StoredTensor& tensor(std::string_view name) const;  ///< ErrorKind::io where it is missing

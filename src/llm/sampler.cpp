@@ -32,7 +32,10 @@ void check(const SamplerOptions& o, const Tokenizer* tokenizer) {
     fail(ErrorKind::invalid, "[sampler] repeat_penalty is {}: it must be above 0, 1 is off",
          o.repeat_penalty);
   if (o.mirostat != 0 && o.mirostat != 2)
-    fail(ErrorKind::unsupported, "[sampler] mirostat is {}: 0 is off, 2 is Mirostat 2.0", o.mirostat);
+    fail(ErrorKind::invalid, "[sampler] mirostat is {}: 0 is off, 2 is Mirostat 2.0", o.mirostat);
+  for (const auto& [name, value] :
+       {std::pair{"repeat_last_n", o.repeat_last_n}, {"dry_penalty_last_n", o.dry_penalty_last_n}})
+    if (value < -1) fail(ErrorKind::invalid, "[sampler] {} is {}: -1 is everything, 0 is off", name, value);
   for (const auto& [id, bias] : o.logit_bias)
     if (id < 0 || std::isnan(bias))
       fail(ErrorKind::invalid, "[sampler] logit_bias of token {} is {}: not possible", id, bias);

@@ -11,6 +11,7 @@
 #include "support/program.h"
 #include "support/scoped.h"
 #include "support/skip.h"
+#include "weft/text.h"
 
 using namespace weft;
 using nlohmann::json;
@@ -87,10 +88,95 @@ TEST_SUITE("cli: models") {
     std::filesystem::remove(cut);
   }
 
+  TEST_CASE("senseless numbers are a wrong call") {
+    for (const std::vector<std::string>& senseless :
+         {std::vector<std::string>{"-n", "-2"},
+          {"-n", "-5"},
+          {"-n", ""},
+          {"--keep", "-2"},
+          {"--json", "--logprobs", "-1"},
+          {"-s", ""},
+          {"-s", "99999999999999999999"},
+          {"-s", "-2"},
+          {"-c", "99999999999999999999"},
+          {"-c", "9000000000000000000"},
+          {"-c", "-1"},
+          {"--temp", ""},
+          {"--top-k", "7x"},
+          {"--min-p", "nan"},
+          {"--repeat-last-n", "-2"},
+          {"--mirostat", "1"},
+          {"--mirostat", "7"},
+          {"-l", "512+1"},
+          {"-l", "1.5+1"}}) {
+      CAPTURE(senseless);
+      std::vector<std::string> arguments = {"run", kModel, "-p", "x", "--device", "cpu"};
+      arguments.insert(arguments.end(), senseless.begin(), senseless.end());
+      const test::Output out = run_weft(arguments);
+      CHECK(out.status == 2);
+      CHECK(out.text.empty());
+      CHECK(out.errors.starts_with("weft: "));
+    }
+    CHECK(run_weft({"bench", kModel, "-p", "-5"}).status == 2);
+    CHECK(run_weft({"bench", kModel, "-p", "4,-5", "-n", "1"}).status == 2);
+    CHECK(run_weft({"bench", kModel, "-n", "-4"}).status == 2);
+  }
+
+  TEST_CASE("a prompt can be kept when the context is full") {
+    const std::vector<std::string> kept = {"run", kModel, "-p",     "Hello", "-n",           "60",
+                                           "-c",  "32",   "--keep", "-1",    "--ignore-eos", "--json"};
+    const test::Output out = run_weft(kept, {{"WEFT_DEVICE", "cpu"}});
+    CHECK(json::parse(out.text)["tokens"].size() == 60);
+  }
+
+  TEST_CASE("a conversation that its template refuses is no wrong call") {
+    const test::ScopedFolder folder;
+    const std::string form = folder.path / "refuses.jinja";
+    write_text(form, "{{ raise_exception('no such role') }}");
+    const test::Output out =
+        run_weft({"chat", kModel, "--device", "cpu", "-p", "x", "--chat-template", form});
+    CHECK(out.status == 1);
+    CHECK(out.errors == "weft: [chat template] line 1: no such role\n");
+  }
+
+  TEST_CASE("Ctrl-C ends an answer with its statistics, and the chat goes on") {
+    const test::ScopedFolder folder;
+    write_text(folder.path / "said", "x\n/quit\n");
+    // The model's ends are banned: only the interrupt ends the answer.
+    const std::string script =
+        "at=$1; shift; \"$0\" chat \"$@\" <\"$at/said\" >\"$at/out\" 2>\"$at/err\" & "
+        "until [ -s \"$at/out\" ]; do sleep 0.02; done; kill -INT $!; wait $!; status=$?; "
+        "cat \"$at/err\"; exit $status";
+    std::vector<std::string> arguments = {"-c",   script,     WEFT_PROGRAM, folder.path,
+                                          kModel, "--device", "cpu",        "--chat-template",
+                                          "chatml"};
+    const Tokenizer tokenizer = Tokenizer::open(kModel);
+    for (TokenId id = 0; static_cast<size_t>(id) < tokenizer.size(); ++id)
+      if (tokenizer.ends_generation(id))
+        arguments.insert(arguments.end(), {"-l", std::to_string(id) + "-inf"});
+    const test::Output out = test::run_program("/bin/sh", arguments);
+    CHECK(out.status == 0);
+    CHECK(out.text.find("prompt: ") != std::string::npos);
+  }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need more addresses
+  TEST_CASE("memory that ends is a sentence") {
+    const test::Output out =
+        test::run_program("/bin/sh", {"-c", "ulimit -v 500000; exec \"$0\" \"$@\"", WEFT_PROGRAM, "run",
+                                      kModel, "-p", "x", "--device", "cpu", "-t", "1", "-c", "4000000"});
+    CHECK(out.status == 1);
+    CHECK(out.errors == "weft: there is not enough memory for this\n");
+  }
+#endif
+
   TEST_CASE("info tells what is in a model") {
     const json facts = json::parse(run_weft({"info", kModel, "--json", "--tensors"}).text);
     CHECK(facts["architecture"] == "qwen2");
     CHECK(facts["layers"] == 2);
+    CHECK(facts["cache_bytes_per_token"] == 256);
+    const json latent = json::parse(
+        run_weft({"info", WEFT_SOURCE_DIR "/tests/data/architectures/deepseek2/model.gguf", "--json"}).text);
+    CHECK(latent["cache_bytes_per_token"] == 2 * 2 * (16 + 4 + 16));
     CHECK(facts["tensors"].size() > 20);
   }
 

@@ -104,7 +104,10 @@ TEST_SUITE("base: choice") {
                    {.temperature = 2, .top_k = 7, .top_p = 0.5F, .min_p = 0},
                    {.temperature = 1, .top_k = 100, .top_p = 1, .min_p = 0.3F},
                    {.temperature = 1.5F, .top_k = 0, .top_p = 1, .min_p = 0.1F},
-                   {.temperature = 0.5F, .top_k = 40, .top_p = 0}},
+                   {.temperature = 0.5F, .top_k = 40, .top_p = 0},
+                   {.top_p = -1},
+                   {.min_p = 1.5F},
+                   {.top_k = 0, .top_p = 2, .min_p = 9}},
                   50, {});
     // The ends of the numbers drawn.
     const llm::Choice three{.top_k = 3};
@@ -137,7 +140,13 @@ TEST_SUITE("base: choice") {
 TEST_SUITE("gpu choice") {
   TEST_CASE("a device chooses what the sampler chooses") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
-      check_choices({{.temperature = 0}, {}, {.top_k = 0, .top_p = 1}}, 3,
+      check_choices({{.temperature = 0},
+                     {},
+                     {.top_k = 0, .top_p = 1},
+                     {.top_p = -1},
+                     {.min_p = 1.5F},
+                     {.top_k = 0, .top_p = 2, .min_p = 9}},
+                    3,
                     Device(std::make_shared<WebgpuBackend>(gpu.open())));
     });
   }

@@ -2,14 +2,20 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <thread>
 
 #include "backend/webgpu/webgpu_backend.h"
+#include "base/memory.h"
+#include "io/gguf_writer.h"
+#include "io/safetensors.h"
+#include "llm/model.h"
 #include "llm/stop_finder.h"
 #include "llm/verify.h"
 #include "support/gpus.h"
 #include "support/scoped.h"
+#include "support/tiny_model.h"
 #include "weft/error.h"
 
 using namespace weft;
@@ -35,6 +41,42 @@ GenerateOptions greedy(int64_t count) {
 
 LanguageModel open(const Device& device = {}, int64_t context = 0) {
   return LanguageModel::open(kModel, {.device = device, .context = context});
+}
+
+/// A LoRA adapter for kModel, all of whose numbers are `value`.
+void write_adapter(const std::filesystem::path& file, float value) {
+  GgufWriter writer;
+  writer.set("general.architecture", "qwen2");
+  const Shape query = llm::ModelFile::open(kModel).tensor("blk.0.attn_q.weight").shape;
+  const std::map<std::string, Shape> shapes = {{"blk.0.attn_q.weight.lora_a", {1, query[1]}},
+                                               {"blk.0.attn_q.weight.lora_b", {query[0], 1}}};
+  for (const auto& [name, shape] : shapes) writer.add(name, shape, quant::Type::f32);
+  writer.write(file, [&](const std::string& name, const GgufWriter::Sink& sink) {
+    const std::vector<float> values(static_cast<size_t>(element_count(shapes.at(name))), value);
+    sink(std::as_bytes(std::span(values)));
+  });
+}
+
+/// A prompt of three parts that is cancelled behind the first ones, and goes on later.
+void check_cancelled(const Device& device) {
+  std::vector<TokenId> prompt;
+  for (TokenId i = 0; i < 2 * llm::kPassTokens + 50; ++i) prompt.push_back((7 * i + i * i) % 300);
+  LanguageModel whole = open(device, 2048), model = open(device, 2048);
+  GenerateOptions options = greedy(6);
+  const std::vector<TokenId> want = whole.generate(prompt, options).tokens;
+  int asked = 0;
+  options.cancelled = [&] { return ++asked == 2; };
+  const GenerateResult part = model.generate(prompt, options);
+  CHECK(part.reason == FinishReason::cancelled);
+  CHECK(part.tokens.empty());
+  CHECK(part.prompt_tokens == 2 * llm::kPassTokens);
+  options.cancelled = {};
+  const GenerateResult rest = model.generate(prompt, options);
+  CHECK(rest.cached_tokens == 2 * llm::kPassTokens);
+  CHECK(rest.tokens == want);
+  asked = 0;
+  options.cancelled = [&] { return ++asked == 3; };
+  CHECK(model.generate(std::vector<TokenId>{1, 2}, options).tokens.size() == 3);
 }
 
 }  // namespace
@@ -145,6 +187,10 @@ TEST_SUITE("base: language models") {
     options.shift = true;
     options.keep = 2;
     CHECK(model.generate(text.prompt, options).tokens.size() == 40);
+    options.keep = std::ssize(text.prompt);
+    const std::vector<TokenId> kept = model.generate(text.prompt, options).tokens;
+    options.keep = -1;
+    CHECK(model.generate(text.prompt, options).tokens == kept);
     const std::vector<TokenId> longer(33, 1);
     CHECK(test::error_of([&] { model.generate(longer, options); }).message ==
           "[generate] the prompt has 33 tokens, the context 32; -c makes it larger");
@@ -207,6 +253,75 @@ TEST_SUITE("base: language models") {
     CHECK(got[1] == want);
   }
 
+  TEST_CASE("what another model, or another adapter, computed is refused") {
+    const test::ScopedFolder folder;
+    const std::filesystem::path saved = folder.path / "cache.safetensors", one = folder.path / "one.gguf",
+                                other = folder.path / "other.gguf";
+    const auto save = [&](const std::filesystem::path& model, const std::vector<AdapterOption>& adapters) {
+      LanguageModel of = LanguageModel::open(model, {.context = 64, .adapters = adapters});
+      of.generate(std::vector<TokenId>{1, 2, 3}, greedy(1));
+      of.save_cache(saved);
+    };
+    const auto loads = [&](const std::filesystem::path& model, const std::vector<AdapterOption>& adapters) {
+      LanguageModel into = LanguageModel::open(model, {.context = 64, .adapters = adapters});
+      try {
+        return into.load_cache(saved) == 3;
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::invalid);
+        CHECK(std::string(error.what()).ends_with("this cache is of another model, or of other adapters"));
+        return false;
+      }
+    };
+    test::write_tiny_model(one, {.seed = 1});
+    test::write_tiny_model(other, {.seed = 2});
+    save(one, {});
+    CHECK(loads(one, {}));
+    CHECK_FALSE(loads(other, {}));
+    write_adapter(one, 0.1F);
+    write_adapter(other, 0.2F);
+    save(kModel, {{one}});
+    CHECK(loads(kModel, {{one}}));
+    CHECK_FALSE(loads(kModel, {}));
+    CHECK_FALSE(loads(kModel, {{one, 0.5}}));
+    CHECK_FALSE(loads(kModel, {{other}}));
+    // A file of before fingerprints.
+    const Safetensors file = Safetensors::open(saved);
+    std::map<std::string, HostTensor> tensors;
+    for (const std::string& name : file.names())
+      if (name != "fingerprint") tensors[name] = file.load(name);
+    write_safetensors(saved, tensors);
+    CHECK_FALSE(loads(kModel, {{one}}));
+  }
+
+  TEST_CASE("a context that memory has no room for is refused at once") {
+    constexpr int64_t kTokens = 2'000'000'000;
+    if (free_memory().value_or(uint64_t{1} << 60) > kTokens * 640) return;  // it has room
+    const test::Caught caught = test::error_of([] { open({}, kTokens); });
+    CHECK(caught.kind == "memory");
+    CHECK(caught.message.starts_with("[cache] a context of 2000000000 tokens needs 1.19e+03 GiB; "));
+    CHECK(caught.message.ends_with(" would fit"));
+    CHECK(test::error_of([] { open({}, int64_t{1} << 62); }).kind == "invalid");
+  }
+
+  TEST_CASE("a prompt can be cancelled, and goes on from there") {
+    check_cancelled({});
+  }
+
+  TEST_CASE("numbers that mean nothing are refused") {
+    LanguageModel model = open();
+    const auto error = [&](auto change) {
+      GenerateOptions options = greedy(1);
+      change(options);
+      return test::error_of([&] { model.generate(expected().prompt, options); }).message;
+    };
+    CHECK(error([](GenerateOptions& o) { o.keep = -2; }) == "[generate] keep is -2: -1 is the least");
+    CHECK(error([](GenerateOptions& o) { o.max_tokens = -5; }) ==
+          "[generate] max_tokens is -5: -1 is the least");
+    CHECK(error([](GenerateOptions& o) { o.logprobs = -3; }) == "[generate] logprobs is -3: -1 is the least");
+    CHECK(error([](GenerateOptions& o) { o.sampler.logit_bias = {{512, 1.0F}}; }) ==
+          "[generate] logit_bias of token 512: the model has 512");
+  }
+
   TEST_CASE("a cache of an unknown type, or of blocks that do not fit, is refused") {
     const auto error = [](const char* type) {
       return test::error_of([&] { LanguageModel::open(kModel, {.cache_type = type}); }).message;
@@ -222,6 +337,21 @@ TEST_SUITE("base: language models") {
     const std::string text = model.generate(expected().prompt, options).text;
     CHECK(text.size() == 4);
     CHECK(text.find_first_not_of("ab!") == std::string::npos);
+    // Its end is the text's, also where that is ignored or banned.
+    options.ignore_end = true;
+    for (const std::string grammar : {"root ::= \"ab\"", "root ::= \"ab\"+", "root ::= \"\""}) {
+      CAPTURE(grammar);
+      options.grammar = grammar;
+      const GenerateResult result = model.generate(expected().prompt, options);
+      CHECK(result.reason == FinishReason::end);
+      std::string all;
+      while (all.size() < result.text.size()) all += "ab";
+      CHECK(result.text == all);
+    }
+    options = {.sampler = {.temperature = 0}, .max_tokens = 64, .grammar = "root ::= \"ab\""};
+    for (TokenId id = 0; id < model.vocabulary(); ++id)
+      if (model.tokenizer().ends_generation(id)) options.sampler.logit_bias.emplace_back(id, -INFINITY);
+    CHECK(model.generate(expected().prompt, options).text == "ab");
   }
 }
 
@@ -285,6 +415,12 @@ TEST_SUITE("gpu language models") {
       std::filesystem::copy_file(kModel, file);
       CHECK(model.generate(text.prompt, greedy(2)).tokens ==
             std::vector<TokenId>(text.follows.begin(), text.follows.begin() + 2));
+  }
+
+  TEST_CASE("a prompt can be cancelled, and goes on from there") {
+    test::on_every_gpu([](const test::TestGpu& gpu) {
+      if (gpu.library.name == "Dawn 2026")
+        check_cancelled(Device(std::make_shared<WebgpuBackend>(gpu.open())));
     });
   }
 

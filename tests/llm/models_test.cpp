@@ -15,6 +15,7 @@
 #include "llm/embed.h"
 #include "llm/model.h"
 #include "llm/recurrent.h"
+#include "llm/room.h"
 #include "llm/verify.h"
 #include "support/gguf_file.h"
 #include "support/gpus.h"
@@ -477,6 +478,34 @@ TEST_SUITE("base: models") {
       CAPTURE(matrix);
       CHECK(difference(logits(name, matrix, true), logits(name, matrix, false)) < 1e-4);
     }
+  }
+
+  TEST_CASE("what a cache takes is known before it is made") {
+    for (const fs::directory_entry& folder : fs::directory_iterator(kModels)) {
+      if (!fs::exists(folder.path() / "model.safetensors")) continue;
+      CAPTURE(folder.path());
+      Model model(folder.path(), {.context = 16});
+      const Config& config = model.config();
+      int64_t known = 0, made = 0;
+      for (size_t i = 0; i < config.layers.size(); ++i) {
+        const CacheColumns columns = cache_columns(model.file(), config, i);
+        known += columns.keys + columns.values;
+      }
+      for (const Array* cache : model.caches())
+        if (cache->shape(0) == 2 * kPageRows) made += cache->shape(1);
+      CHECK(known == made);
+    }
+  }
+
+  TEST_CASE("a model has one fingerprint, another model another one") {
+    const auto fingerprint = [](const char* name) { return ModelFile::open(kModels / name).fingerprint(); };
+    CHECK(fingerprint("llama") == fingerprint("llama"));
+    CHECK(fingerprint("llama") != fingerprint("gemma"));
+    const Copy copy("llama");
+    copy.change([](auto& tensors) {
+      tensors["model.layers.1.self_attn.q_proj.weight"].bytes[0] ^= std::byte{1};
+    });
+    CHECK(ModelFile::open(copy.path).fingerprint() != fingerprint("llama"));
   }
 
   TEST_CASE("adapters are added in full or refused") {

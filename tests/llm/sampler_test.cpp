@@ -492,6 +492,37 @@ TEST_CASE("what is generated follows the grammar, the prompt does not") {
   }
 }
 
+TEST_CASE("numbers beyond their ranges are llama.cpp's: off, or the best token") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20; ++round) {
+    const std::vector<float> logits = random_logits(random, 50, 3);
+    const auto candidates = [&](const SamplerOptions& options) {
+      Sampler sampler(options);
+      sampler.sample(logits);
+      return sampler.candidates().size();
+    };
+    const SamplerOptions all{.top_k = 0, .top_p = 1, .min_p = 0, .seed = 1};
+    const auto with = [&](auto change) {
+      SamplerOptions options = all;
+      change(options);
+      return candidates(options);
+    };
+    for (const float off : {1.0F, 1.5F, 9.0F}) {
+      CHECK(with([&](SamplerOptions& o) { o.top_p = off; }) == 50);
+      CHECK(with([&](SamplerOptions& o) { o.typical_p = off; }) == 50);
+      CHECK(with([&](SamplerOptions& o) { o.min_p = off; }) == 1);
+      CHECK(with([&](SamplerOptions& o) { o.xtc_probability = 1, o.xtc_threshold = off; }) == 50);
+    }
+    for (const float off : {0.0F, -1.0F}) {
+      CHECK(with([&](SamplerOptions& o) { o.top_p = off; }) == 1);
+      CHECK(with([&](SamplerOptions& o) { o.typical_p = off; }) == 1);
+      CHECK(with([&](SamplerOptions& o) { o.min_p = off; }) == 50);
+      CHECK(with([&](SamplerOptions& o) { o.xtc_probability = off; }) == 50);
+      CHECK(with([&](SamplerOptions& o) { o.xtc_probability = 1, o.xtc_threshold = off; }) == 1);
+    }
+  }
+}
+
 TEST_CASE("options and logits that make no sense") {
   const auto error = [](auto change) {
     SamplerOptions options;
@@ -501,7 +532,12 @@ TEST_CASE("options and logits that make no sense") {
   const float nan = std::nanf("");
   CHECK(error([&](SamplerOptions& o) { o.top_p = nan; }) == "[sampler] top_p is nan: not a number");
   CHECK(error([](SamplerOptions& o) { o.repeat_penalty = 0; }).find("repeat_penalty") != std::string::npos);
+  for (int mirostat : {-1, 1, 7})
+    CHECK(error_of([&] { Sampler sampler({.mirostat = mirostat}); }).kind == "invalid");
   CHECK(error([](SamplerOptions& o) { o.mirostat = 1; }).find("mirostat") != std::string::npos);
+  CHECK(error([](SamplerOptions& o) { o.repeat_last_n = -2; }).find("repeat_last_n") != std::string::npos);
+  CHECK(error([](SamplerOptions& o) { o.dry_penalty_last_n = -9; }).find("dry_penalty_last_n") !=
+        std::string::npos);
   CHECK(error([](SamplerOptions& o) { o.logit_bias = {{-1, 0.F}}; }).find("logit_bias") != std::string::npos);
   CHECK(error([](SamplerOptions& o) { o.dry_multiplier = 1; }).find("tokenizer") != std::string::npos);
   Sampler sampler(SamplerOptions{});

@@ -327,9 +327,11 @@ void add_bench(CLI::App& app, int& status) {
       ->excludes(model);
   command->add_option("-p,--n-prompt", flags->prompts, "Tokens of prompts; 0: none")
       ->delimiter(',')
+      ->check(at_least(0))
       ->capture_default_str();
   command->add_option("-n,--n-gen", flags->counts, "New tokens; 0: none")
       ->delimiter(',')
+      ->check(at_least(0))
       ->capture_default_str();
   command->add_option("-d,--n-depth,--ctx", flags->depths, "Tokens that are there already")
       ->delimiter(',')
@@ -350,6 +352,7 @@ void add_bench(CLI::App& app, int& status) {
   command->add_flag("--trace", flags->trace, "Then the time of each kernel, in one more round");
   command->add_flag("--json", flags->json, "For programs: a list of objects");
   command->add_option("--svg", flags->svg, "Also draw the rates by depth and batch into this file");
+  check_numbers(*command);
   command->callback([&status, flags] {
     if (flags->model.empty() && flags->shape.empty()) throw CLI::RequiredError("a model or --shape");
     status = bench(*flags);

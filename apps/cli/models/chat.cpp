@@ -63,6 +63,7 @@ class Chat {
           if (!command(*text)) return;
         } else {
           answer(*text);
+          if (cancelled_) fmt::print(stderr, "{}\n", stats_);
         }
       } catch (const Error& e) {  // of this line only; the conversation goes on
         fmt::print(stderr, "weft: {}\n", e.what());
@@ -77,14 +78,19 @@ class Chat {
       const std::vector<TokenId> prompt = conversation_.prompt();
       Markdown shown(colour_);
       const Interrupt interrupt;
+      options_.cancelled = [&] { return interrupt.happened(); };
       const GenerateResult result = model_.generate(prompt, options_, [&](const GeneratedToken& token) {
         fmt::print("{}", shown.push(token.text));
         std::fflush(stdout);
-        return !interrupt.happened();
+        return true;
       });
       fmt::print("{}\n", shown.finish());
       std::fflush(stdout);
-      conversation_.say("assistant", result.text);
+      cancelled_ = result.reason == FinishReason::cancelled;
+      if (cancelled_ && result.tokens.empty())
+        conversation_.forget_last();
+      else
+        conversation_.say("assistant", result.text);
       stats_ = statistics(model_, result);
     } catch (...) {
       conversation_.forget_last();
@@ -121,7 +127,7 @@ class Chat {
   GenerateOptions options_;
   LanguageModel model_;
   Conversation conversation_;
-  bool colour_;
+  bool colour_, cancelled_ = false;
   std::string stats_;
 };
 
@@ -136,9 +142,11 @@ void add_chat(CLI::App& app, int& status) {
   command->add_option("--chat-template", flags->form,
                       "Another template: a .jinja file, or a name such as chatml, llama2 or alpaca");
   command->add_option("-n,--predict,--n-predict", flags->count, "Tokens of an answer; -1: until it ends")
+      ->check(at_least(-1))
       ->capture_default_str();
   flags->sampler.add_to(*command);
   flags->draft.add_to(*command);
+  check_numbers(*command);
   command->callback([&status, flags] {
     Chat chat(*flags);
     flags->prompt.empty() ? chat.run() : chat.ask_once(flags->prompt);

@@ -2,6 +2,7 @@
 
 #include "base/paths.h"
 #include "llm/chat_prompt.h"
+#include "weft/error.h"
 
 namespace weft::cli {
 
@@ -37,7 +38,11 @@ void Conversation::set_system(const std::string& text) {
 }
 
 std::vector<TokenId> Conversation::prompt() const {
-  return chat_prompt(form_, tokenizer_, text_of(messages_));
+  try {
+    return chat_prompt(form_, tokenizer_, text_of(messages_));
+  } catch (const Error& error) {  // the call was right, the template refuses the conversation
+    throw Error(ErrorKind::unsupported, error.what());
+  }
 }
 
 void Conversation::save(const std::filesystem::path& file) const {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "llm/architecture.h"
+#include "llm/room.h"
 #include "models/commands.h"
 #include "pull/pull.h"
 #include "term.h"
@@ -19,11 +20,13 @@ struct Flags {
 };
 
 /// Bytes of keys and values for one token, as f16.
-uint64_t cache_bytes(const llm::Config& c) {
-  uint64_t elements = 0;
-  for (const llm::LayerConfig& layer : c.layers)
-    elements += static_cast<uint64_t>(layer.kv_heads * (c.head_dim + c.value_dim));
-  return 2 * elements;
+uint64_t cache_bytes(const llm::ModelFile& file, const llm::Config& c) {
+  int64_t elements = 0;
+  for (size_t i = 0; i < c.layers.size(); ++i) {
+    const llm::CacheColumns columns = llm::cache_columns(file, c, i);
+    elements += columns.keys + columns.values;
+  }
+  return 2 * static_cast<uint64_t>(elements);
 }
 
 ordered_json facts(const llm::ModelFile& file, const llm::Config& c) {
@@ -40,11 +43,11 @@ ordered_json facts(const llm::ModelFile& file, const llm::Config& c) {
                       {"head_dim", c.head_dim},
                       {"vocabulary", c.vocabulary},
                       {"context", c.context},
-                      {"cache_bytes_per_token", cache_bytes(c)}};
+                      {"cache_bytes_per_token", cache_bytes(file, c)}};
   if (c.experts.count > 0) out["experts"] = fmt::format("{} of {}", c.experts.used, c.experts.count);
   out["tensor_types"] = types;
   const auto memory = [&](int64_t context) {
-    return file.bytes() + static_cast<uint64_t>(context) * cache_bytes(c) +
+    return file.bytes() + static_cast<uint64_t>(context) * cache_bytes(file, c) +
            static_cast<uint64_t>(c.vocabulary) * 4;
   };
   const int64_t usual = std::min<int64_t>(c.context, 4096);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <charconv>
 #include <csignal>
+#include <optional>
 
 #include "backend/select.h"
 #include "base/error.h"
@@ -23,15 +24,45 @@ void on_interrupt(int) {
   }
 }
 
-double number_after(std::string_view text, std::string_view what) {
-  double value = 0;
+/// The whole text as a number, where it is one that Number can be.
+template <typename Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    fail(ErrorKind::invalid, "{}: '{}' is not a number", what, text);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
+template <typename Number = double>
+Number number_after(std::string_view text, std::string_view what) {
+  const std::optional<Number> value = number_in<Number>(text);
+  if (!value) fail(ErrorKind::invalid, "{}: '{}' is not a number", what, text);
+  return *value;
+}
+
+template <typename Number>
+std::string no_number(const std::string& text) {
+  return number_in<Number>(text) ? "" : fmt::format("'{}' is not a number that it takes", text);
+}
+
 }  // namespace
+
+CLI::Validator at_least(int64_t least) {
+  return {[least](const std::string& text) {
+            const std::optional<int64_t> value = number_in<int64_t>(text);
+            return value && *value >= least ? ""
+                                            : fmt::format("'{}' is not a whole number from {}", text, least);
+          },
+          ""};
+}
+
+void check_numbers(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT")) option->check(no_number<int64_t>);
+    if (type.starts_with("FLOAT")) option->check(no_number<double>);
+  }
+}
 
 void ModelFlags::add_to(CLI::App& command) {
   command
@@ -40,7 +71,7 @@ void ModelFlags::add_to(CLI::App& command) {
       ->required();
   command.add_option("--device", device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command.add_option("-c,--ctx-size", context, "Tokens of context; default: the model's, up to 4096")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command.add_option("-t,--threads", threads, "Threads of the CPU; default: all cores")
       ->check(CLI::PositiveNumber);
   command.add_option("--gpu-layers,--n-gpu-layers", gpu_layers, "Layers on the GPU; default: as many as fit")
@@ -128,7 +159,9 @@ void SamplerFlags::add_to(CLI::App& command) {
   command.add_option("--dry-sequence-breaker", o.dry_sequence_breakers, "Texts that end a repetition");
   command.add_option("--xtc-probability", o.xtc_probability, "0: off")->capture_default_str();
   command.add_option("--xtc-threshold", o.xtc_threshold)->capture_default_str();
-  command.add_option("-s,--seed", seed, "-1: another one each time")->capture_default_str();
+  command.add_option("-s,--seed", seed, "-1: another one each time")
+      ->check(at_least(-1))
+      ->capture_default_str();
   command.add_option("-l,--logit-bias", biases, "ID+BIAS or ID-BIAS");
 }
 
@@ -139,9 +172,9 @@ SamplerOptions SamplerFlags::checked() const {
     const size_t sign = text.find_first_of("+-", 1);
     if (sign == std::string::npos)
       fail(ErrorKind::invalid, "--logit-bias takes ID+BIAS or ID-BIAS, not '{}'", text);
-    const double id = number_after(text.substr(0, sign), "--logit-bias");
+    const auto id = number_after<TokenId>(text.substr(0, sign), "--logit-bias");
     const double bias = number_after(text.substr(text[sign] == '+' ? sign + 1 : sign), "--logit-bias");
-    result.logit_bias.emplace_back(static_cast<TokenId>(id), static_cast<float>(bias));
+    result.logit_bias.emplace_back(id, static_cast<float>(bias));
   }
   return result;
 }

@@ -8,6 +8,11 @@
 /// Flags that commands about models share: llama.cpp's names where it has them.
 namespace weft::cli {
 
+/// A check of a whole number that is not smaller.
+CLI::Validator at_least(int64_t least);
+/// Numbers of a command have to be numbers: CLI11 reads nothing as 0, and what is too large as the largest.
+void check_numbers(CLI::App& command);
+
 /// --threads for every backend that is opened from now on; 0: as the environment says.
 void use_threads(int64_t threads);
 

@@ -79,6 +79,7 @@ void add_perplexity(CLI::App& app, int& status) {
   command->add_option("-f,--file", flags->file, "The text")->required();
   command->add_option("--chunks", flags->chunks, "Windows to read; default: all");
   command->add_flag("--json", flags->json, "For programs: one JSON object");
+  check_numbers(*command);
   command->callback([&status, flags] { status = perplexity(*flags); });
 }
 

@@ -68,6 +68,7 @@ int run(const RunFlags& flags, bool has_prompt) {
 
   nlohmann::json logprobs = nlohmann::json::array();
   const Interrupt interrupt;
+  options.cancelled = [&] { return interrupt.happened(); };
   const GenerateResult result = model.generate(ids, options, [&](const GeneratedToken& token) {
     if (!flags.json) {
       fmt::print("{}", token.text);
@@ -79,7 +80,7 @@ int run(const RunFlags& flags, bool has_prompt) {
         top.push_back({{"id", other.id}, {"logprob", other.logprob}});
       logprobs.push_back({{"id", token.id}, {"logprob", *token.logprob}, {"top", top}});
     }
-    return !interrupt.happened();
+    return true;
   });
   if (flags.json) {
     nlohmann::json report = {{"text", result.text},
@@ -113,21 +114,25 @@ void add_run(CLI::App& app, int& status) {
       command->add_option("-p,--prompt", flags->prompt, "The text; default: standard input");
   command->add_option("-f,--file", flags->prompt_file, "A file with the text")->excludes(prompt);
   command->add_option("-n,--predict,--n-predict", flags->count, "Tokens to make; -1: until the text ends")
+      ->check(at_least(-1))
       ->capture_default_str();
   command->add_option("-r,--reverse-prompt,--stop", flags->stops, "Texts that end the answer");
   command->add_option("--grammar", flags->grammar, "The answer follows this grammar (GBNF)");
   command->add_option("--grammar-file", flags->grammar_file, "A file with a grammar");
   command->add_option("-j,--json-schema", flags->schema, "The answer is JSON of this schema; {} is any");
   command->add_flag("--ignore-eos", flags->ignore_end, "Go on where the model would end");
-  command->add_option("--keep", flags->keep, "Tokens that stay when the context is full")
+  command->add_option("--keep", flags->keep, "Tokens that stay when the context is full; -1: the prompt")
+      ->check(at_least(-1))
       ->capture_default_str();
   command->add_flag("--no-context-shift", flags->no_shift, "End when the context is full");
   command->add_option("--prompt-cache", flags->prompt_cache, "A file to keep what was computed for the text");
   CLI::Option* json = command->add_flag("--json", flags->json, "For programs: one JSON object");
   command->add_option("--logprobs", flags->logprobs, "Report so many candidates with each token")
+      ->check(at_least(0))
       ->needs(json);
   flags->sampler.add_to(*command);
   flags->draft.add_to(*command);
+  check_numbers(*command);
   command->callback([&status, flags, prompt] { status = run(*flags, prompt->count() > 0); });
 }
 
