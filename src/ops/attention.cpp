@@ -81,35 +81,45 @@ Array finite(const Array& x) {
   return where(eq(x, scalar_like(x, -kInfinity)), scalar_like(x, 0), x);
 }
 
-/// out (.., h, t, dv) and the logarithm of each row's sum of exponentials (.., h, t).
+/// out (.., h, t, dv) and stats (.., h, t, 2): of each row the largest score as a whole number, whose slope
+/// is 0, and 1 / the sum of exp(score - this number); both 0 where nothing is visible. One number, the
+/// logarithm of the sum of exp(score), would lose the sum where scores are large.
 std::vector<Array> compose_attention(const OpCall& c) {
   const Array &q = c.inputs[0], &k = c.inputs[1], &v = c.inputs[2];
-  const Shape rows(q.shape().begin(), q.shape().end() - 1);
   if (k.shape(-2) == 0) {
-    const Array none = Array::from_vector({static_cast<float>(-kInfinity)}, {}, c.device);
-    return {expand(as(scalar_like(q, 0), dtype_of_out(c)), with_tail(q.shape(), 1, {v.shape(-1)})),
-            expand(none, rows)};
+    const auto zeros = [&](DType dtype, int64_t columns) {
+      return expand(as(scalar_like(q, 0), dtype), with_tail(q.shape(), 1, {columns}));
+    };
+    return {zeros(dtype_of_out(c), v.shape(-1)), zeros(DType::f32, 2)};
   }
   const Array scores = masked_scores(c, q, k, input_or_none(c, 3));
-  const Array top = stop_gradient(finite(max(scores, {-1}, true)));
+  const Array top = call("round", {stop_gradient(finite(max(scores, {-1}, true)))});
   const Array e = exp(scores - top), total = sum(e, {-1}, true);
   const Array empty = eq(total, scalar_like(total, 0)), divisor = where(empty, scalar_like(total, 1), total);
-  const Array lse = where(empty, scalar_like(total, -kInfinity), log(divisor) + top);
-  return {as(grouped_matmul(e, f32(v)) / divisor, dtype_of_out(c)), squeeze(lse, -1)};
+  const Array share = where(empty, scalar_like(total, 0), 1.0 / divisor);
+  return {as(grouped_matmul(e, f32(v)) / divisor, dtype_of_out(c)), cat({top, share}, -1)};
+}
+
+Array top_of(const Array& stats) {
+  return slice_dim(stats, -1, 0, 1);
+}
+Array share_of(const Array& stats) {
+  return slice_dim(stats, -1, 1, 2);
 }
 
 Array fresh(const Array& x) {
   return x ? call("alias", {x}) : x;
 }
 
-/// From q, k, v, the gradient of out, lse, delta (.., h, t) and the mask: the gradients of q, k, v and of a
-/// mask of floats. delta is sum(out * its gradient) - the gradient of lse.
+/// From q, k, v, the gradient of out, stats, delta (.., h, t) and the mask: the gradients of q, k, v and of a
+/// mask of floats. delta is sum(out * its gradient) and what the gradient of stats adds to it.
 std::vector<Array> attention_gradients(const OpCall& c) {
   // Of their own: inputs may depend on each other, and here each one is varied alone.
   const Array q = fresh(c.inputs[0]), k = fresh(c.inputs[1]), v = fresh(c.inputs[2]),
               mask = fresh(input_or_none(c, 6));
   const Array scores = masked_scores(c, q, k, mask);
-  const Array weights = exp(scores - unsqueeze(finite(c.inputs[4]), -1)), weights_here = fresh(weights);
+  const Array &stats = c.inputs[4], weights = exp(scores - top_of(stats)) * share_of(stats),
+              weights_here = fresh(weights);
   const std::vector<Array> of_product =
       vjp({grouped_matmul(weights_here, f32(v))}, {f32(c.inputs[3])}, {weights_here, v});
   const Array of_scores = weights * (of_product[0] - unsqueeze(c.inputs[5], -1));
@@ -160,7 +170,7 @@ std::vector<OutputSpec> infer_attention(const OpCall& c) {
   check_attention(c, input_or_none(c, 3));
   const Array& q = c.inputs[0];
   return {{with_tail(q.shape(), 1, {c.inputs[2].shape(-1)}), dtype_of_out(c)},
-          {with_tail(q.shape(), 1, {}), DType::f32}};
+          {with_tail(q.shape(), 1, {2}), DType::f32}};
 }
 
 std::vector<OutputSpec> infer_attention_backward(const OpCall& c) {
@@ -171,7 +181,7 @@ std::vector<OutputSpec> infer_attention_backward(const OpCall& c) {
 }
 
 std::vector<Array> attention_gradient(const GradCall& c) {
-  const Array &q = c.inputs[0], &k = c.inputs[1], &v = c.inputs[2], &lse = c.outputs[1],
+  const Array &q = c.inputs[0], &k = c.inputs[1], &v = c.inputs[2], &stats = c.outputs[1],
               mask = input_or_none(c, 3);
   Array out = c.outputs[0];
   const Array d_out = c.output_grads[0] ? c.output_grads[0] : zeros_like(out);
@@ -181,9 +191,9 @@ std::vector<Array> attention_gradient(const GradCall& c) {
     out = apply("attention", c.inputs, attrs)[0];
   }
   Array delta = sum(f32(d_out) * out, {-1});
-  if (c.output_grads[1]) delta = delta - c.output_grads[1];
+  if (c.output_grads[1]) delta = delta + squeeze(share_of(c.output_grads[1] * stats), -1);
   attrs.set("dtype", std::monostate());
-  const std::vector<Array> inputs = {q, k, v, d_out, lse, delta, mask};
+  const std::vector<Array> inputs = {q, k, v, d_out, stats, delta, mask};
   std::vector<Array> result = apply("attention_backward", inputs, attrs);
   if (mask && is_float(mask.dtype()))
     result.push_back(attention_gradients({c.op, inputs, c.attrs, c.device}).back());
@@ -199,7 +209,7 @@ std::vector<Array> attention_backward_gradient(const GradCall& c) {
   return vjp(outputs, c.output_grads, inputs);
 }
 
-/// out and lse, by the kernels where there are any.
+/// out and stats, by the kernels where there are any.
 std::vector<Array> attention_of(const Array& q, const Array& k, const Array& v, const Array& mask,
                                 const Attrs& attrs, const Device& device) {
   const Op& op = find_op("attention");
@@ -343,7 +353,11 @@ std::vector<Array> compose_cached_attention(const OpCall& c) {
                                               seen(in.values, problem.value_dim), mask, attrs, c.device);
   Array y = out[0];  // (heads, n, value_dim)
   // A sink is a score more in the softmax's sum, and nothing more in what is summed up.
-  if (in.sinks) y = y * unsqueeze(sigmoid(out[1] - unsqueeze(in.sinks, 1)), -1);
+  if (in.sinks) {
+    const Array above = reshape(in.sinks, {-1, 1, 1}) - top_of(out[1]);
+    // exp(80) is finite, and more than enough.
+    y = y / (exp(call("minimum", {above, scalar_like(above, 80)})) * share_of(out[1]) + 1.0);
+  }
   return {reshape(transpose(y, 0, 1), {in.q.shape(0), -1})};
 }
 
@@ -430,7 +444,7 @@ std::vector<Op> attention_ops() {
   const std::vector<AttrSpec> attrs = {
       {"causal", false}, {"scale", {}, true}, {"softcap"}, {"window"}, {"dtype"}};  // dtype: of out
   return {
-      // q, k, v, mask? -> out, lse
+      // q, k, v, mask? -> out, stats
       {.name = "attention",
        .kind = OpKind::primitive,
        .min_inputs = 3,
@@ -439,7 +453,7 @@ std::vector<Op> attention_ops() {
        .infer = infer_attention,
        .compose = compose_attention,
        .gradient = attention_gradient},
-      // q, k, v, gradient of out, lse, delta, mask? -> gradients of q, k, v
+      // q, k, v, gradient of out, stats, delta, mask? -> gradients of q, k, v
       {.name = "attention_backward",
        .kind = OpKind::primitive,
        .min_inputs = 6,

@@ -43,12 +43,7 @@ std::vector<Op> composed_elementwise_ops() {
                  const Array low = call("where", {call("le", {x, zero(x)}), zero(x), x});
                  return call("where", {call("ge", {low, scalar_like(x, 6)}), scalar_like(x, 6), low});
                }),
-      in_f32("log_sigmoid", 1, {},
-             [=](const OpCall& c) {  // min(x, 0) - log1p(exp(-|x|))
-               const Array& x = c.inputs[0];
-               return call("where", {call("lt", {x, zero(x)}), x, zero(x)}) -
-                      call("log1p", {call("exp", {-call("abs", {x})})});
-             }),
+      in_f32("log_sigmoid", 1, {}, [](const OpCall& c) { return -call("softplus", {-c.inputs[0]}); }),
       in_f32("mish", 1, {},
              [](const OpCall& c) { return c.inputs[0] * call("tanh", {call("softplus", {c.inputs[0]})}); }),
       composed("gelu", 1, {{"approximate", std::string("none")}},

@@ -411,6 +411,14 @@ std::vector<Op> binary_ops() {
       return strict + as(call("eq", {a, b}), a.dtype()) * 0.5;
     };
   };
+  const auto base = [](A a, A b) {  // of a power; 0^0 has no slope, like 1^0
+    const Array zeros = call("logical_and", {eq(a, scalar_like(a, 0)), eq(b, scalar_like(b, 0))});
+    return where(zeros, scalar_like(a, 1), a);
+  };
+  const auto squares = [](A a, A b) {  // 1 instead of 0: the angle of nothing has no slope
+    const Array sum = a * a + b * b;
+    return where(eq(sum, scalar_like(sum, 0)), scalar_like(sum, 1), sum);
+  };
   return {
       binary("add", number2<kAdd>(), number_text("({0} + {1})"), partials(one, one)),
       binary("sub", number2<kSub>(), number_text("({0} - {1})"),
@@ -421,11 +429,11 @@ std::vector<Op> binary_ops() {
              partials([](A, A b, A) { return 1.0 / b; }, [](A, A b, A y) { return -(y / b); })),
       binary(
           "pow", float2<[](float a, float b) { return std::pow(a, b); }>(), float_text("weft_pow({0}, {1})"),
-          partials([](A a, A b, A) { return b * call("pow", {a, b - 1.0}); },
-                   [](A a, A, A y) {
-                     return call("where", {call("eq", {y, scalar_like(y, 0)}), zeros_like(y),
-                                           y * call("log", {call("where", {call("gt", {a, scalar_like(a, 0)}),
-                                                                           a, scalar_like(a, 1)})})});
+          partials([=](A a, A b, A) { return b * call("pow", {base(a, b), b - 1.0}); },
+                   [=](A a, A b, A y) {  // 0 for negative a
+                     const Array x = base(a, b), negative = lt(x, scalar_like(x, 0));
+                     return where(eq(y, scalar_like(y, 0)), zeros_like(y),
+                                  y * log(where(negative, scalar_like(x, 1), x)));
                    })),
       binary("maximum", number2<kMaximum>(), {"weft_max({0}, {1})", "max({0}, {1})", "max({0}, {1})"},
              partials(chosen("gt", true), chosen("gt", false))),
@@ -438,8 +446,8 @@ std::vector<Op> binary_ops() {
              {"floor({0} / {1})", "weft_floor_divide({0}, {1})", "({0} / {1})"}, {}),
       binary("atan2", float2<[](float a, float b) { return std::atan2(a, b); }>(),
              float_text("weft_atan2({0}, {1})"),
-             partials([](A a, A b, A) { return b / (a * a + b * b); },
-                      [](A a, A b, A) { return -(a / (a * a + b * b)); })),
+             partials([=](A a, A b, A) { return b / squares(a, b); },
+                      [=](A a, A b, A) { return -(a / squares(a, b)); })),
       test(binary("eq", test2<[](auto a, auto b) { return a == b; }>(),
                   {"({0} == {1})", "({0} == {1})", "({0} == {1})", "", "({0} == {1})"}, {})),
       test(binary("ne", test2<[](auto a, auto b) { return a != b; }>(),

@@ -110,8 +110,9 @@ Array batch_norm(const OpCall& c) {
 }
 
 Array cosine_similarity(const OpCall& c) {
-  const int64_t dim = c.attrs.integer("dim");
-  const Array a = f32(c.inputs[0]), b = f32(c.inputs[1]);
+  const Shape shape = broadcast_shapes(c.op.name, c.inputs[0].shape(), c.inputs[1].shape());
+  const int64_t dim = normalize_dim(c.op.name, c.attrs.integer("dim"), shape.size());
+  const Array a = expand(f32(c.inputs[0]), shape), b = expand(f32(c.inputs[1]), shape);
   // The floor goes below the root: sqrt has no gradient at 0.
   const auto length = [&](const Array& x) {
     const Array squares = sum(x * x, {dim});

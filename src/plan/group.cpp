@@ -41,6 +41,14 @@ bool same_order(const Layout& layout) {
   return normal(layout) == normal(Layout::contiguous(layout.shape));
 }
 
+/// How many elements a layout leads to: all along dims without a stride to the same one.
+int64_t reached(const Layout& layout) {
+  int64_t count = 1;
+  for (size_t d = 0; d < layout.shape.size(); ++d)
+    if (layout.strides[d] != 0) count *= layout.shape[d];
+  return count;
+}
+
 }  // namespace
 
 Group::Group(const Graph& graph, const std::vector<Spot>& spots, int root)
@@ -249,7 +257,7 @@ bool Group::take_matmul(int s) {
 bool Group::take(int s) {
   const Graph::Step& made = step(s);
   const OpKind kind = made.node->op->kind;
-  const bool free = is_free(s);
+  const bool free = !made.wanted && is_free(s);
   if (!free && !only_used_here(s)) return false;
   if (std::ranges::find(made.users, matmul_) != made.users.end()) return false;  // it reads memory
   if (made.wanted && (kind != OpKind::elementwise || matmul_ >= 0 || !only_used_here(s))) return false;
@@ -265,7 +273,8 @@ bool Group::take(int s) {
     const bool per_row = folds_ && index == along_rows();
     const bool repeated = !per_row && element_count(out(s).shape) < element_count(index.shape);
     if (repeated && !is_cheap(*made.node->op) && !is_made_of_fold(s)) return false;
-    if (made.wanted && !per_row && !same_order(index)) return false;
+    const bool whole = reached(index) == element_count(out(s).shape);  // not only a part is asked for
+    if (made.wanted && !(whole && (per_row || same_order(index)))) return false;
     if (made.wanted && folds_ && root_is_row_ && !per_row) return false;  // only rows are stored
   }
   members_[s] = *std::move(uses);

@@ -73,7 +73,8 @@ class Run {
     if (p.mask != Mask::none) mask_ = mask();
   }
 
-  /// out, lse and the gradients of q, k and v: by the kernels, or composed.
+  /// out, the logarithms of the sums of exponentials and the gradients of q, k and v: by the kernels, or
+  /// composed.
   std::vector<Array> results(bool kernels) const {
     const auto call_of = [&](std::string_view name, const std::vector<Array>& inputs) {
       const OpCall call{find_op(name), inputs, attrs_, device_};
@@ -84,16 +85,20 @@ class Run {
     };
     std::vector<Array> all = call_of("attention", {q_, k_, v_, mask_});
     const Array delta = sum(as(all[0], DType::f32) * as(d_out_, DType::f32), {-1});
-    for (const Array& gradient : call_of("attention_backward", {q_, k_, v_, d_out_, all[1], delta, mask_}))
+    const Array stats = all[1], top = slice_dim(stats, -1, 0, 1), share = slice_dim(stats, -1, 1, 2);
+    // Where a mask adds the lowest number to all scores, GPUs take another one for it.
+    all[1] = call("maximum", {top - log(share), scalar_like(top, -1e37)});
+    for (const Array& gradient : call_of("attention_backward", {q_, k_, v_, d_out_, stats, delta, mask_}))
       all.push_back(gradient);
     return all;
   }
 
   /// Compiles the kernels and runs none.
   void prepare() const {
-    const Array rows = sum(as(q_, DType::f32), {-1});
+    const Array rows = sum(as(q_, DType::f32), {-1}), column = unsqueeze(rows, -1),
+                stats = cat({column, column}, -1);
     const std::vector<Array> forward = {q_, k_, v_, mask_},
-                             backward = {q_, k_, v_, d_out_, rows, rows, mask_};
+                             backward = {q_, k_, v_, d_out_, stats, rows, mask_};
     const test::KernelCall calls[] = {
         test::KernelCall({find_op("attention"), forward, attrs_, device_}),
         test::KernelCall({find_op("attention_backward"), backward, attrs_, device_})};
@@ -116,7 +121,8 @@ class Run {
     return permute(squeeze(slice_dim(packed, 2, 1, 2), 2), {0, 2, 1, 3});
   }
 
-  /// Hides every third key, and all of them from the second query.
+  /// Hides every third key, and all of them from the second query. Floats make those that the third and the
+  /// fourth query see very unlikely, all alike.
   Array mask() const {
     const bool truths = problem_.mask == Mask::truths;
     const Shape shape = truths ? Shape{problem_.batch, 1, problem_.queries, problem_.keys}
@@ -124,11 +130,14 @@ class Run {
     std::vector<float> values = numbers(element_count(shape), 5);
     for (size_t i = 0; i < values.size(); ++i) {
       const auto at = static_cast<int64_t>(i);
-      const bool hidden = (at % problem_.keys) % 3 == 1 || at / problem_.keys % problem_.queries == 1;
+      const int64_t query = at / problem_.keys % problem_.queries;
+      const bool hidden = (at % problem_.keys) % 3 == 1 || query == 1;
       if (truths)
         values[i] = hidden ? 0 : 1;
       else if (hidden)
         values[i] = static_cast<float>(-kInfinity);
+      else if (query == 2 || query == 3)
+        values[i] = query == 2 ? -1e9f : std::numeric_limits<float>::lowest();
     }
     return on_device(values, shape, truths ? DType::boolean : problem_.dtype);
   }

@@ -63,6 +63,24 @@ TEST_SUITE("conformance") {
     CHECK(none.errors.find("/nonexistent.json") != std::string::npos);
   }
 
+  TEST_CASE("a tensor that is given twice has a gradient for each place") {
+    const test::ScopedFolder folder;
+    const auto number = [](float x) {
+      HostTensor host{.dtype = DType::f32, .shape = {1}, .bytes = std::vector<std::byte>(4)};
+      std::memcpy(host.bytes.data(), &x, 4);
+      return host;
+    };
+    write_safetensors(folder.path / "t.safetensors",
+                      {{"x", number(3)}, {"y", number(0)}, {"one", number(1)}, {"minus", number(-1)}});
+    write_text(folder.path / "s.json",
+               R"({"format":1,"tensors":"t.safetensors","cases":[{"name":"twice","op":"sub",)"
+               R"("inputs":["x","x"],"outputs":["y"],"grad_outputs":["one"],"grads":["one","minus"],)"
+               R"("rtol":0,"atol":0}]})");
+    const test::Output out =
+        test::run_weft({"conform", (folder.path / "s.json").string(), "--device", "cpu"});
+    CHECK(out.text == "1 passed, 0 failed, 0 skipped\n");
+  }
+
   TEST_CASE("a case that cannot be run fails alone") {
     const test::ScopedFolder folder;
     const HostTensor one{.dtype = DType::f32, .shape = {1, 1, 1}, .bytes = std::vector<std::byte>(4)};

@@ -51,6 +51,26 @@ TEST_SUITE("base: ops attention") {
     CHECK_THROWS_AS(call("sdpa", {q, varied({3, 4}), v}), Error);
   }
 
+  TEST_CASE("sdpa: numbers that a mask adds to all scores of a row change no gradient") {
+    // Queries of zeros: large numbers round nothing away.
+    const Array q = Array::from_vector(Floats(8), {2, 4}), k = varied({3, 4}), v = varied({3, 4}, 1);
+    const auto gradients = [&](float added) {
+      const Array mask = Array::from_vector({0, 1, 2, added, added, added}, {2, 3});
+      const auto loss = [](const std::vector<Array>& in) {
+        return sum(call("sdpa", in) * varied({2, 4}, 2));
+      };
+      Floats all;
+      for (const Array& g : grad(loss)({q, k, v, mask}))
+        for (float x : g.to_vector()) all.push_back(x);
+      return all;
+    };
+    const Floats want = gradients(0);
+    for (float added : {-1e9f, std::numeric_limits<float>::lowest(), 1e9f}) {
+      CAPTURE(added);
+      close(Array::from_vector(gradients(added), {std::ssize(want)}), want);
+    }
+  }
+
   TEST_CASE("rope: positions on the device turn as far as the tables do") {
     const Array x = varied({1, 2, 3, 8});
     for (const char* layout : {"neox", "interleaved"})

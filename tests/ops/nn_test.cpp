@@ -85,6 +85,27 @@ TEST_SUITE("base: ops nn") {
     for (float g : similarity({zero})[0].to_vector()) CHECK(std::isfinite(g));
   }
 
+  TEST_CASE("cosine_similarity broadcasts before it measures") {
+    const Shape rows = {3, 4, 5};
+    const auto check = [&](const Shape& shape, int64_t dim) {
+      CAPTURE(to_string(shape));
+      const Array a = varied(shape, 2), b = varied(rows, 1);
+      const auto similarity = [&](const Array& x, const Array& y) {
+        return call("cosine_similarity", {x, y}, {{"dim", dim}});
+      };
+      const Array want = similarity(expand(a, rows), b);
+      CHECK(similarity(a, b).to_vector() == want.to_vector());
+      CHECK(similarity(b, a).to_vector() == want.to_vector());
+      check_gradient([&](const Array& x) { return similarity(x, b); }, a);
+    };
+    check({3, 1, 5}, 1);
+    check({5}, -1);
+    check({4, 5}, 1);
+    check({1}, 0);
+    CHECK_THROWS_WITH_AS(call("cosine_similarity", {varied({5}), varied({4, 5})}, {{"dim", 2}}),
+                         "[cosine_similarity] dim 2 is outside of an array of 2 dims", Error);
+  }
+
   TEST_CASE("optim counts its inputs and steps each parameter by itself") {
     const Array p = Array::from_vector({1, 2}, {2}), g = Array::from_vector({10, -10}, {2});
     const auto two = apply("optim", {p, g, g, p, p, g},

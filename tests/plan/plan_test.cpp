@@ -31,6 +31,31 @@ uint64_t kernels(Make make) {
   return eval_counters().steps - before;
 }
 
+/// Held values of which those who are evaluated first read only the beginning.
+void check_partly_read(const Device& device) {
+  const Array x = values({4, 6}, 0, device), w = values({6, 5}, 1, device);
+  const Array m = matmul(x, w);
+  eval(m);
+  {
+    const Array e = exp(matmul(x, w)), first = -slice_dim(e, 0, 0, 2);
+    eval(first);
+    CHECK(e.to_vector() == exp(m).to_vector());
+  }
+  {  // one per row
+    const Array e = exp(max(matmul(x, w), {1}, true)), some = values({2, 7}, 2, device),
+                sums = sum(some * slice_dim(e, 0, 0, 2), {1});
+    eval(sums);
+    CHECK(e.to_vector() == exp(max(m, {1}, true)).to_vector());
+  }
+  {  // cheap enough to be computed twice
+    const Array half = as(x, DType::f16), wide = as(half, DType::f32),
+                first = slice_dim(wide, 0, 0, 2) + slice_dim(wide, 0, 1, 3);
+    eval(half);
+    eval(std::vector<Array>{wide, first});
+    CHECK(wide.to_vector() == half.to_vector());
+  }
+}
+
 /// Attention and a feed-forward net with norms and residuals, as language models have them.
 Array transformer_block(const Array& x, const std::vector<Array>& w) {
   const int64_t b = x.shape(0), t = x.shape(1), d = x.shape(2), heads = 2;
@@ -105,6 +130,10 @@ TEST_SUITE("base: plan") {
     const uint64_t before = eval_counters().steps;
     eval(product);
     CHECK(eval_counters().steps == before);
+  }
+
+  TEST_CASE("values that are kept are whole, also when only a part is read") {
+    check_partly_read(Device());
   }
 
   TEST_CASE("a known structure builds no plan, whatever its numbers are") {
@@ -185,6 +214,12 @@ TEST_SUITE("base: compile") {
 }
 
 TEST_SUITE("gpu plan") {
+  TEST_CASE("values that are kept are whole, also when only a part is read") {
+    test::on_every_gpu([](const test::TestGpu& gpu) {
+      check_partly_read(Device(std::make_shared<WebgpuBackend>(gpu.open())));
+    });
+  }
+
   TEST_CASE("one submit per evaluation; the second time nothing is built, compiled or bound") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
       auto backend = std::make_shared<WebgpuBackend>(gpu.open());

@@ -17,16 +17,18 @@ struct ProgramNode {
   Attrs attrs;
   HostTensor leaf;
   // What is known beforehand about the values, to choose ops that keep them finite and well-conditioned.
-  double bound = 0;  ///< no value is larger, in magnitude
-  double error = 0;  ///< how far two right implementations may differ; 0 = bits are the same
+  double bound = 0;   ///< no value is larger, in magnitude
+  double error = 0;   ///< how far two right implementations may differ; 0 = bits are the same
+  bool held = false;  ///< somebody keeps it, and reads it when the results have been evaluated
 };
 
 struct Program {
   uint64_t seed = 0;
   std::vector<ProgramNode> nodes;
 
-  /// Nodes that no other uses: what is compared.
-  std::vector<size_t> results() const;
+  std::vector<size_t> results() const;  ///< nodes that no other uses
+  /// The results, then nodes that are held: what is compared.
+  std::vector<size_t> compared() const;
 };
 
 /// 5 to 25 ops over leaves of rank 0 to 4.
@@ -35,10 +37,11 @@ Program random_program(uint64_t seed);
 /// One line per node.
 std::string to_string(const Program& program);
 
-/// All results together, or recorded, or every node on its own, as soon as it is made, so that nothing fuses.
+/// All results together, or recorded with what is held, or every node on its own, as soon as it is made, so
+/// that nothing fuses.
 enum class Running { together, recorded, apart };
 
-/// The values of results().
+/// The values of compared().
 std::vector<HostTensor> run_program(const Program& program, const Device& device,
                                     Running how = Running::together);
 

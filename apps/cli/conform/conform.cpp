@@ -4,7 +4,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <map>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -29,9 +28,9 @@ struct Totals {
 class CaseRunner {
  public:
   CaseRunner(const OpsSuite& suite, const Case& c, const Device& device) : suite_(suite), case_(c) {
+    // One array per place: a tensor that is given twice has two gradients.
     for (const std::string& name : c.inputs)
-      if (!name.empty() && !inputs_.contains(name))
-        inputs_[name] = Array::from_host(suite.tensors.load(name), device);
+      inputs_.push_back(name.empty() ? Array() : Array::from_host(suite.tensors.load(name), device));
     device_ = device;
   }
 
@@ -52,12 +51,13 @@ class CaseRunner {
   }
 
  private:
-  Array input(const std::string& name) const { return name.empty() ? Array() : inputs_.at(name); }
+  Array input(const std::string& name) const {
+    const auto place = std::ranges::find(case_.inputs, name) - case_.inputs.begin();
+    return name.empty() ? Array() : inputs_.at(static_cast<size_t>(place));
+  }
 
   std::vector<Array> compute() {
-    std::vector<Array> inputs;
-    for (const std::string& name : case_.inputs) inputs.push_back(input(name));
-    if (case_.steps.empty()) return apply(case_.op, inputs, case_.attrs, device_);
+    if (case_.steps.empty()) return apply(case_.op, inputs_, case_.attrs, device_);
     std::vector<std::vector<Array>> made;
     const auto resolve = [&](const std::string& name) {
       const auto reference = step_output(name);
@@ -83,7 +83,7 @@ class CaseRunner {
     for (const std::string& name : case_.grad_outputs)
       seeds.push_back(name.empty() ? Array() : Array::from_host(suite_.tensors.load(name), device_));
     for (size_t i = 0; i < case_.grads.size(); ++i)
-      if (!case_.grads[i].empty()) wanted.push_back(input(case_.inputs[i]));
+      if (!case_.grads[i].empty()) wanted.push_back(inputs_[i]);
     const std::vector<Array> found = vjp(outputs, seeds, wanted);
     std::vector<Array> gradients(case_.grads.size());
     for (size_t i = 0, next = 0; i < case_.grads.size(); ++i)
@@ -99,7 +99,7 @@ class CaseRunner {
   const OpsSuite& suite_;
   const Case& case_;
   Device device_;
-  std::map<std::string, Array> inputs_;
+  std::vector<Array> inputs_;
 };
 
 constexpr std::string_view kNoMemory = "its sizes are beyond this machine's memory";

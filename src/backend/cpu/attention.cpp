@@ -171,7 +171,7 @@ class Forward : Attention {
   Forward(std::span<const Tensor> inputs, std::span<const Tensor> outputs, const Attrs& attrs)
       : Attention(inputs[0], inputs[1], inputs[2], inputs.size() > 3 ? &inputs[3] : nullptr, attrs),
         out_(outputs[0]),
-        lse_(outputs[1]) {}
+        stats_(outputs[1]) {}
 
   void run(ThreadPool& pool) const {
     if (problem.rows() <= kThinRows) return by_pieces(pool);
@@ -202,14 +202,15 @@ class Forward : Attention {
 
   /// Divides by the sums and stores.
   void finish(const Head& head, const Range& rows, float* out, const RowSum* sums) const {
-    float lse[kRowBlock];
+    float stats[kRowBlock][2] = {};
     for (int64_t r = 0; r < rows.size(); ++r) {
-      const RowSum& sum = sums[r];
-      lse[r] = sum.top + std::log(sum.total);
-      simd_.scale(out + r * problem.value_dim, problem.value_dim, sum.total == 0 ? 0 : 1 / sum.total);
+      const auto [top, total] = sums[r];
+      const float share = total == 0 ? 0 : 1 / total, whole = std::nearbyint(top);
+      simd_.scale(out + r * problem.value_dim, problem.value_dim, share);
+      if (total != 0) stats[r][0] = whole, stats[r][1] = share * std::exp(whole - top);
     }
     store_rows(out, head, rows, problem.value_dim, out_);
-    store_rows(lse, head, rows, 1, lse_);
+    store_rows(stats[0], head, rows, 2, stats_);
   }
 
   void by_block(const Head& head, const Range& rows) const {
@@ -280,7 +281,7 @@ class Forward : Attention {
     return rows_in(copied, x.columns);
   }
 
-  const Tensor &out_, &lse_;
+  const Tensor &out_, &stats_;
 };
 
 /// Each head's keys, block by block, against all rows that see them: five products per pair of blocks. Where
@@ -290,7 +291,7 @@ class Backward : Attention {
   Backward(std::span<const Tensor> inputs, std::span<const Tensor> outputs, const Attrs& attrs)
       : Attention(inputs[0], inputs[1], inputs[2], inputs.size() > 6 ? &inputs[6] : nullptr, attrs),
         d_out_(inputs[3]),
-        lse_(with_column(inputs[4])),
+        stats_(inputs[4]),
         delta_(with_column(inputs[5])),
         outputs_(outputs) {}
 
@@ -355,8 +356,8 @@ class Backward : Attention {
   /// Scores become weights, products the gradients of the scores; both 0 where a key is hidden.
   void differentiate(const Head& head, const Range& rows, const Range& keys, float* scores,
                      float* products) const {
-    float lse[kRowBlock], delta[kRowBlock];
-    load_rows(lse_, head, rows, lse);
+    float stats[kRowBlock][2], delta[kRowBlock];
+    load_rows(stats_, head, rows, stats[0]);
     load_rows(delta_, head, rows, delta);
     for (int64_t r = 0; r < rows.size(); ++r, scores += kKeyBlock, products += kKeyBlock) {
       const Range seen = visible(rows.begin + r, keys);
@@ -365,13 +366,12 @@ class Backward : Attention {
         std::fill(x + seen.end, x + keys.size(), 0.0f);
       }
       const float* added = bias(head, rows.begin + r, keys);
-      // A row with nothing visible has lse -inf; with +inf its weights are 0.
       simd_.backward(scores + seen.begin, products + seen.begin, added ? added + seen.begin : nullptr,
-                     seen.size(), problem.softcap, std::isinf(lse[r]) ? std::abs(lse[r]) : lse[r], delta[r]);
+                     seen.size(), problem.softcap, stats[r][0], stats[r][1], delta[r]);
     }
   }
 
-  const Tokens d_out_, lse_, delta_;
+  const Tokens d_out_, stats_, delta_;
   const std::span<const Tensor> outputs_;
 };
 

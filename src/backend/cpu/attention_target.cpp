@@ -80,7 +80,7 @@ float weigh(float* HWY_RESTRICT scores, const float* HWY_RESTRICT bias, int64_t 
 }
 
 void backward(float* HWY_RESTRICT scores, float* HWY_RESTRICT products, const float* HWY_RESTRICT bias,
-              int64_t count, float softcap, float lse, float delta) {
+              int64_t count, float softcap, float top, float share, float delta) {
   for_lanes(count, [&](auto d, int64_t i) HWY_ATTR {
     auto x = hn::LoadU(d, scores + i);
     auto slope = hn::Set(d, 1.0f);  // of the cap
@@ -90,7 +90,7 @@ void backward(float* HWY_RESTRICT scores, float* HWY_RESTRICT products, const fl
       slope = hn::NegMulAdd(t, t, slope);
     }
     if (bias) x = hn::Add(x, hn::LoadU(d, bias + i));
-    const auto weight = exp_of(d, hn::Sub(x, hn::Set(d, lse)));
+    const auto weight = hn::Mul(exp_of(d, hn::Sub(x, hn::Set(d, top))), hn::Set(d, share));
     const auto product = hn::Sub(hn::LoadU(d, products + i), hn::Set(d, delta));
     hn::StoreU(weight, d, scores + i);
     hn::StoreU(hn::Mul(hn::Mul(weight, product), slope), d, products + i);

@@ -26,9 +26,9 @@ struct HeadRows {
 struct AttentionTarget {
   /// Scores become exp(score - sum.top); returns what earlier results of the row have to be multiplied by.
   float (*weigh)(float* scores, const float* bias, int64_t count, float softcap, RowSum& sum);
-  /// Scores become exp(score - lse), products (gradients of the weights) the gradients of the scores.
-  void (*backward)(float* scores, float* products, const float* bias, int64_t count, float softcap, float lse,
-                   float delta);
+  /// Scores become exp(score - top) * share, products (gradients of the weights) the gradients of the scores.
+  void (*backward)(float* scores, float* products, const float* bias, int64_t count, float softcap, float top,
+                   float share, float delta);
   void (*scale)(float* x, int64_t count, float factor);
   /// to[i] += factor * from[i].
   void (*add)(float* to, const float* from, int64_t count, float factor);

@@ -46,8 +46,8 @@ KernelFunction convolve_weight;  // x, gradient of y -> gradient of w
 // random.cpp.
 KernelFunction random_bits;  // key u32 [2] -> u32 of the output's shape
 // attention.cpp. Any strides in, scores in no memory; see backend/attention.h for the shapes.
-KernelFunction attention;           // q, k, v, mask? -> out, lse
-KernelFunction attention_backward;  // q, k, v, gradient of out, lse, delta, mask? -> gradients of q, k, v
+KernelFunction attention;           // q, k, v, mask? -> out, stats
+KernelFunction attention_backward;  // q, k, v, gradient of out, stats, delta, mask? -> gradients of q, k, v
 
 // cached_attention.cpp. Rows of a cache are read where they are; see ops/attention.cpp for the inputs.
 KernelFunction cached_attention;

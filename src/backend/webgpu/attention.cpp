@@ -152,8 +152,10 @@ void declare(Builder& builder, const Arrays& arrays) {
   declare_size(builder, "mask_token", mask.strides[mask.strides.size() - 2]);
   declare_size(builder, "mask_column", mask.strides.back());
   std::string bias = "0.0";
-  if (arrays.mask) bias = builder.load(*arrays.mask, "at");
-  if (arrays.mask && arrays.mask->dtype == DType::boolean) bias = "select(HIDDEN, 0.0, " + bias + ")";
+  if (arrays.mask) {
+    const std::string value = builder.load(*arrays.mask, "at");
+    bias = (arrays.mask->dtype == DType::boolean ? "select(HIDDEN, 0.0, " : "bias_of(") + value + ")";
+  }
   builder.code += fmt::format("fn mask_bias(at: u32) -> f32 {{ return {}; }}\n", bias);
   builder.code +=
       fmt::format("fn position_of(row: u32) -> i32 {{ return {}; }}\n",
@@ -225,9 +227,13 @@ class Results {
   std::shared_ptr<WebgpuStorage> sums_;
 };
 
-void declare_store_lse(Builder& builder, const Operand& lse) {
-  builder.code += fmt::format("fn store_lse(at: u32, v: f32) {{ {}[at] = bitcast<u32>(v); }}\n",
-                              builder.write(buffer_of(lse)));
+/// store_stats(row, top, share) from the largest score and 1 / the sum of weights, 0 where nothing was seen.
+void declare_store_stats(Builder& builder, const Operand& stats) {
+  builder.code += fmt::format(
+      "fn store_stats(row: u32, top: f32, share: f32) {{\n  let whole = round(top);\n"
+      "  {0}[2u * row] = bitcast<u32>(select(whole, 0.0, share == 0.0));\n"
+      "  {0}[2u * row + 1u] = bitcast<u32>(share * exp(whole - top));\n}}\n",
+      builder.write(buffer_of(stats)));
 }
 
 // ---- Tiles. -------------------------------------------------------------------------------------
@@ -269,17 +275,18 @@ struct Tiling {
                 ? std::max<int64_t>(4, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(chunks))))
                 : 16;
   }
-  int64_t memory() const { return ((2 * slice + tiles * tile) * (wide() + 1) + 2 * tile) * 16; }
+  /// Slices and tiles; and for each row where it is, and 24 bytes of what kernels know about it.
+  int64_t memory() const { return (2 * slice + tiles * tile) * (wide() + 1) * 16 + 40 * tile; }
 };
 
-void by_tiles(Context& context, const Arrays& arrays, const Operand& out, const Operand& lse) {
+void by_tiles(Context& context, const Arrays& arrays, const Operand& out, const Operand& stats) {
   const Tiling tiling(context, arrays.problem, arrays.problem.rows(), 1);
   const Results results(context, {{"OUT", out}}, 5);
   Builder builder("attention");
   declare(builder, arrays);
   tiling.declare(builder);
   results.declare(builder);
-  declare_store_lse(builder, lse);
+  declare_store_stats(builder, stats);
   builder.code += embedded::webgpu_kernels("attention");
   const int64_t blocks = (arrays.problem.rows() + tiling.tile - 1) / tiling.tile;
   builder.groups(context, arrays.head_count() * blocks, tiling.threads(), "  attend(index, thread);\n");
@@ -309,7 +316,7 @@ bool fit_matrices(const Context& context, const Arrays& arrays) {
          has_eights(arrays.sources[2].x);
 }
 
-void by_matrices(Context& context, const Arrays& arrays, const Operand& out, const Operand& lse) {
+void by_matrices(Context& context, const Arrays& arrays, const Operand& out, const Operand& stats) {
   const AttentionProblem& p = arrays.problem;
   constexpr int64_t kWarps = 4, kThreads = 32 * kWarps, kKeys = 32, kRows = 16 * kWarps;
   const auto fetches = [](int64_t eights) { return (kKeys * eights + kThreads - 1) / kThreads; };
@@ -331,7 +338,7 @@ void by_matrices(Context& context, const Arrays& arrays, const Operand& out, con
   builder.settings.push_back({"MASKED", arrays.mask != nullptr});
   declare(builder, arrays);
   results.declare(builder);
-  declare_store_lse(builder, lse);
+  declare_store_stats(builder, stats);
   const auto eight = [&](const Operand& x) {
     const std::string b = builder.read(buffer_of(x));
     return fmt::format(
@@ -369,12 +376,12 @@ std::string team_sum(const gpu::Features& features) {
 }
 
 void join_splits(Context& context, const AttentionProblem& p, int64_t splits, const gpu::Buffer& partial,
-                 const Operand& out, const Operand& lse) {
+                 const Operand& out, const Operand& stats) {
   Builder builder("attention_join");
   const std::string from = builder.read(partial);
   declare_size(builder, "value_dim", p.value_dim);
   declare_size(builder, "splits", splits);
-  declare_store_lse(builder, lse);
+  declare_store_stats(builder, stats);
   builder.code += fmt::format("fn partial(i: u32) -> f32 {{ return bitcast<f32>({}[i]); }}\n", from);
   builder.code +=
       "fn element(i: u32) -> Result {\n"
@@ -386,15 +393,14 @@ void join_splits(Context& context, const AttentionProblem& p, int64_t splits, co
       "    let factor = exp(partial(at + value_dim()) - top);\n"
       "    total += factor * partial(at + value_dim() + 1u);\n    sum += factor * partial(at + i % "
       "value_dim());\n  }\n"
-      "  if (i % value_dim() == 0u) { store_lse(row, select(top + log(total), -weft_inf(), total == "
-      "0.0)); }\n";
-  builder.code +=
-      "  return Result(" + encode(out.dtype, "select(sum / total, 0.0, total == 0.0)") + ");\n}\n";
+      "  let share = select(1.0 / total, 0.0, total == 0.0);\n"
+      "  if (i % value_dim() == 0u) { store_stats(row, top, share); }\n";
+  builder.code += "  return Result(" + encode(out.dtype, "sum * share") + ");\n}\n";
   builder.map(context, std::span(&out, 1));
 }
 
 /// Few rows: each workgroup takes a part of the keys.
-void by_splits(Context& context, const Arrays& arrays, const Operand& out, const Operand& lse) {
+void by_splits(Context& context, const Arrays& arrays, const Operand& out, const Operand& stats) {
   const AttentionProblem& p = arrays.problem;
   const int64_t most_rows = p.dim > AttentionProblem::kMaxDim ? kDecodeRows / 2 : kDecodeRows,
                 rows = std::min(p.rows(), most_rows), blocks = (p.rows() + rows - 1) / rows,
@@ -419,14 +425,13 @@ void by_splits(Context& context, const Arrays& arrays, const Operand& out, const
   builder.code += "fn finish(to: u32, split: u32, column: u32, sum: vec2<f32>, top: f32, total: f32) {\n";
   if (direct) {
     builder.code +=
-        "  let factor = select(1.0 / total, 0.0, total == 0.0);\n"
-        "  store(OUT, to * value_dim() + column, sum * factor, column + 1u < value_dim());\n"
-        "  if (column == 0u) { store_lse(to, select(top + log(total), -weft_inf(), total == 0.0)); "
-        "}\n}\n";
+        "  let share = select(1.0 / total, 0.0, total == 0.0);\n"
+        "  store(OUT, to * value_dim() + column, sum * share, column + 1u < value_dim());\n"
+        "  if (column == 0u) { store_stats(to, top, share); }\n}\n";
     results.declare(builder);
-    declare_store_lse(builder, lse);
+    declare_store_stats(builder, stats);
   } else {
-    partial = context.scratch(element_count(lse.layout.shape) * splits * (p.value_dim + 2), "attention");
+    partial = context.scratch(arrays.head_count() * p.rows() * splits * (p.value_dim + 2), "attention");
     builder.code += fmt::format(
         "  let at = (to * splits() + split) * (value_dim() + 2u);\n  {0}[at + column] = "
         "bitcast<u32>(sum.x);\n"
@@ -437,7 +442,7 @@ void by_splits(Context& context, const Arrays& arrays, const Operand& out, const
   }
   builder.code += embedded::webgpu_kernels("attention_decode");
   builder.groups(context, groups * splits, 256, "  decode(index, thread);\n");
-  if (!direct) join_splits(context, p, splits, partial, out, lse);
+  if (!direct) join_splits(context, p, splits, partial, out, stats);
 }
 
 // ---- Over a cache. ------------------------------------------------------------------------------
@@ -490,17 +495,18 @@ Operand cache_mask(Context& context, const CachedProblem& p, const std::vector<O
 }
 
 /// A sink is a score more in the softmax's sum, and nothing more in what is summed up.
-void add_sinks(Context& context, const CachedProblem& p, const Operand& sums, const Operand& lse,
+void add_sinks(Context& context, const CachedProblem& p, const Operand& sums, const Operand& stats,
                const Operand& sinks, const Operand& out) {
   Builder builder("attention_sinks");
   builder.code =
       fmt::format("fn element(i: u32) -> Result {{\n  let row = i / {};\n", builder.number(p.value_dim));
   // exp(80) is finite, and more than enough.
-  const std::string share = fmt::format(
-      "(1.0 + exp(min({} - {}, 80.0)))",
-      builder.load(sinks, fmt::format("(row % {})", builder.number(p.heads))), builder.load(lse, "row"));
-  builder.code +=
-      fmt::format("  return Result({});\n}}\n", encode(DType::f32, builder.load(sums, "i") + " / " + share));
+  const std::string divisor =
+      fmt::format("(1.0 + exp(min({} - {}, 80.0)) * {})",
+                  builder.load(sinks, fmt::format("(row % {})", builder.number(p.heads))),
+                  builder.load(stats, "(2u * row)"), builder.load(stats, "(2u * row + 1u)"));
+  builder.code += fmt::format("  return Result({});\n}}\n",
+                              encode(DType::f32, builder.load(sums, "i") + " / " + divisor));
   builder.map(context, std::span(&out, 1));
 }
 
@@ -552,7 +558,7 @@ void cached_attention(Context& context, const Step& step) {
   };
   const Operand queries{q.storage, q.dtype, q.layout.permuted({1, 0, 2})},
       k = heads_of(cached_keys, p.dim), v = heads_of(cached_values, p.value_dim),
-      lse = floats(context, {p.tokens * p.heads});
+      stats = floats(context, {p.tokens * p.heads, 2});
   // Keys of one sequence are where their positions say. Otherwise a mask tells which are seen.
   const bool in_order = p.in_order() && p.pitch == keys && !slopes.storage;
   Attrs attrs{{"scale", double{p.scale}}, {"causal", in_order}};
@@ -570,8 +576,8 @@ void cached_attention(Context& context, const Step& step) {
   const bool few =
       arrays.problem.rows() <= kFewRows || std::max(p.dim, p.value_dim) > AttentionProblem::kMaxDim;
   // What is read from the cache was rounded already.
-  (few ? by_splits : fit_matrices(context, arrays) ? by_matrices : by_tiles)(context, arrays, sums, lse);
-  if (sinks.storage) add_sinks(context, p, sums, lse, sinks, out);
+  (few ? by_splits : fit_matrices(context, arrays) ? by_matrices : by_tiles)(context, arrays, sums, stats);
+  if (sinks.storage) add_sinks(context, p, sums, stats, sinks, out);
 }
 
 void attention_backward(Context& context, const Step& step) {
@@ -583,7 +589,7 @@ void attention_backward(Context& context, const Step& step) {
                                   {"VALUE", "v", v, false},
                                   {"GRADIENT", "d", d_out, true}},
                       .mask = masked ? &step.inputs[6] : nullptr};
-  const Operand lse = contiguous(context, step.inputs[4]), delta = contiguous(context, step.inputs[5]);
+  const Operand stats = contiguous(context, step.inputs[4]), delta = contiguous(context, step.inputs[5]);
   const Tiling tiling(context, arrays.problem, std::max(arrays.problem.rows(), arrays.problem.keys), 2);
   const size_t bound = masked ? 7 : 6;
   const auto run = [&](std::string_view name, int64_t rows, const Results& results) {
@@ -591,9 +597,9 @@ void attention_backward(Context& context, const Step& step) {
     declare(builder, arrays);
     tiling.declare(builder);
     builder.code += fmt::format(
-        "fn stats_of(head: Head, row: u32) -> vec2<f32> {{\n"
-        "  let at = output_row(head, min(row, rows() - 1u));\n  return vec2<f32>({}, {});\n}}\n",
-        builder.load(lse, "at"), builder.load(delta, "at"));
+        "fn stats_of(head: Head, row: u32) -> vec3<f32> {{\n"
+        "  let at = output_row(head, min(row, rows() - 1u));\n  return vec3<f32>({}, {}, {});\n}}\n",
+        builder.load(stats, "(2u * at)"), builder.load(stats, "(2u * at + 1u)"), builder.load(delta, "at"));
     results.declare(builder);
     builder.code += embedded::webgpu_kernels(name);
     builder.groups(context, arrays.head_count() * ((rows + tiling.tile - 1) / tiling.tile), tiling.threads(),

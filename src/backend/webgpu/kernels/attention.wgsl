@@ -62,11 +62,12 @@ fn attend(index: u32, thread: u32) {
   workgroupBarrier();
   if (thread < TILE) {
     for (var part = 1u; part < PARTS; part++) { total += part_values[part * TILE + own]; }
-    factors[own / 4u][own % 4u] = select(1.0 / total, 0.0, total == 0.0);
+    let share = select(1.0 / total, 0.0, total == 0.0);
+    factors[own / 4u][own % 4u] = share;
     place[own] = NOWHERE;
     if (first_row + own < rows()) {
       place[own] = output_row(head, first_row + own);
-      store_lse(place[own], select(top + log(total), -weft_inf(), total == 0.0));
+      store_stats(place[own], top, share);
     }
   }
   workgroupBarrier();

@@ -1,6 +1,6 @@
 // Gradients of k and v: over the rows that see a tile of keys, with the weights computed again. Here the rows of a tile are
 // keys, and its columns are queries.
-var<workgroup> row_stats: array<vec2<f32>, TILE>;
+var<workgroup> row_stats: array<vec3<f32>, TILE>;
 var<workgroup> row_positions: array<i32, TILE>;
 var<workgroup> row_masks: array<u32, TILE>;
 
@@ -31,9 +31,9 @@ fn differentiate(index: u32, thread: u32) {
     for (var r = thread / TILE; r < TILE; r += THREADS / TILE) {
       let at = r * PITCH + own / 4u;
       let s = score(tiles[at][own % 4u], row_positions[r], row_masks[r], first_key + own);
-      let w = select(weight(s.x, row_stats[r].x), 0.0, r >= count);
+      let w = select(weight(s.x, row_stats[r].x) * row_stats[r].y, 0.0, r >= count);
       tiles[at][own % 4u] = w;
-      tiles[NEXT_TILE + at][own % 4u] = slope_of(s, w, tiles[NEXT_TILE + at][own % 4u], row_stats[r].y);
+      tiles[NEXT_TILE + at][own % 4u] = slope_of(s, w, tiles[NEXT_TILE + at][own % 4u], row_stats[r].z);
     }
     workgroupBarrier();
     accumulate(&value_sums, 0u, GRADIENT, count, thread);

@@ -23,7 +23,8 @@ fn differentiate(index: u32, thread: u32) {
     for (var k = thread / TILE; k < TILE; k += THREADS / TILE) {
       let at = k * PITCH + own / 4u;
       let s = score(tiles[at][own % 4u], position, mask_row, first_key + k);
-      tiles[at][own % 4u] = slope_of(s, weight(s.x, stats.x), tiles[NEXT_TILE + at][own % 4u], stats.y);
+      let w = weight(s.x, stats.x) * stats.y;
+      tiles[at][own % 4u] = slope_of(s, w, tiles[NEXT_TILE + at][own % 4u], stats.z);
     }
     workgroupBarrier();
     accumulate(&sums, 0u, KEY, min(TILE, seen.y - first_key), thread);

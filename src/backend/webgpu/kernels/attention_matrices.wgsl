@@ -175,7 +175,7 @@ fn attend(index: u32, thread: u32) {
   let factor = select(1.0 / total, 0.0, total == 0.0);
   let there = first_row + own < rows();
   let to = output_row(head, first_row + own);
-  if (there && half == 0u) { store_lse(to, select(top + log(total), -weft_inf(), total == 0.0)); }
+  if (there && half == 0u) { store_stats(to, top, factor); }
   #for n VALUE_PARTS
   put_sums(sums[$n], warp * 16u * SCORE_LINE);
   workgroupBarrier();

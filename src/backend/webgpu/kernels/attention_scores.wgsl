@@ -5,7 +5,11 @@
 const OUT = 0u;               // the forward kernels' output
 const NOWHERE = 0xffffffffu;  // row_of a row that is not there
 const HIDDEN = -3.0e38;       // the score of a key that a query does not see
-const LOW = -1.0e38;          // scores below are hidden; -inf in a mask is, too
+const LOW = -1.0e38;          // scores below are hidden
+const LEAST = -0.9e38;        // that a mask adds to a score without hiding it
+
+// What a mask of floats adds: -inf hides, the lowest finite number does not.
+fn bias_of(b: f32) -> f32 { return select(b, select(LEAST, HIDDEN, weft_isinf(b)), b < LEAST); }
 
 // The score of a product, and what the cap's slope is there.
 fn score(product: f32, position: i32, mask_row: u32, key: u32) -> vec2<f32> {
