@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/standard_error.h"
 #include "gpu/probe.h"
 #include "gpu/truth.h"
 #include "selftest/selftest.h"
@@ -73,10 +74,10 @@ void print_table(const std::vector<DeviceEntry>& devices, const DeviceChoice& ch
 void print_refused(const std::vector<gpu::LibraryReport>& libraries) {
   for (const gpu::LibraryReport& library : libraries) {
     if (!library.message.empty())
-      fmt::print(stderr, "{}: {}\n", gpu::to_string(library.status), library.message);
+      to_stderr("{}: {}\n", gpu::to_string(library.status), library.message);
     for (const gpu::AdapterReport& adapter : library.adapters)
       if (!adapter.usable())
-        fmt::print(stderr, "adapter {} through {}: {}\n", adapter.name, library.path, adapter.error);
+        to_stderr("adapter {} through {}: {}\n", adapter.name, library.path, adapter.error);
   }
 }
 
@@ -179,7 +180,7 @@ int selftest(const std::string& device) {
   }
   fmt::print("{}", table.text(term::colours(stdout)));
   if (!passed)
-    fmt::print(stderr, "weft: {} computes wrong results; `weft doctor` looks for the cause\n",
+    to_stderr("weft: {} computes wrong results; `weft doctor` looks for the cause\n",
                choice.device.id);
   return passed ? 0 : 1;
 }

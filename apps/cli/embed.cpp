@@ -11,13 +11,14 @@
 #include "base/error.h"
 #include "llm/embed.h"
 #include "pull/pull.h"
+#include "term.h"
 
 namespace weft::cli {
 namespace {
 
 void print_vector(llm::Embedder& embedder, std::string_view text) {
   fmt::print("[{}]\n", fmt::join(embedder.embed(text), ", "));
-  std::fflush(stdout);  // who writes line by line may wait for the answer
+  term::flush();  // who writes line by line may wait for the answer
 }
 
 }  // namespace

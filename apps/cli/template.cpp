@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/standard_error.h"
 #include "pull/pull.h"
 #include "weft/chat.h"
 #include "weft/text.h"
@@ -66,7 +67,7 @@ int render_template(const TemplateOptions& options) {
     name_tokens(model, input);
     parts = chat.render(input);
   } catch (const Error& error) {
-    fmt::print(stderr, "weft: {}\n", error.what());
+    to_stderr("weft: {}\n", error.what());
     return 1;  // the call was right, the conversation was not
   }
   json list = json::array();

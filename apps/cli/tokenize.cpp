@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "pull/pull.h"
+#include "term.h"
 #include "weft/text.h"
 
 namespace weft::cli {
@@ -48,7 +49,7 @@ int tokenize(const TokenizeOptions& options) {
     if (!value.is_string())
       fail(ErrorKind::io, "[tokenize] line {} of the input is not a JSON string", number);
     print_tokens(tokenizer, value.get<std::string>(), options);
-    std::fflush(stdout);  // who writes line by line may wait for the answer
+    term::flush();  // who writes line by line may wait for the answer
   }
   return 0;
 }

@@ -120,6 +120,26 @@ TEST_SUITE("cli") {
     CHECK(render(R"({"messages": 1})", "chatml").status == 1);
   }
 
+  TEST_CASE("results that are lost are an error, messages that are lost are none") {
+    const auto call = [](std::string_view command, std::string_view streams) {
+      return bash(fmt::format("{{ {} {} {} ; echo $? >&3; }} 3>&1 </dev/null", WEFT_PROGRAM, command, streams));
+    };
+    for (const std::string_view command :
+         {"--help", "devices --device cpu", "completion bash", "ops --markdown"}) {
+      CAPTURE(command);
+      const std::string_view says = "weft: cannot write to standard output: ";
+      CHECK(call(command, "2>&1 >/dev/full").text == fmt::format("{}No space left on device\n1\n", says));
+      CHECK(call(command, "2>&1 >&-").text == fmt::format("{}Bad file descriptor\n1\n", says));
+      for (const std::string_view errors : {">/dev/null 2>/dev/full", ">/dev/null 2>&-"})
+        CHECK(call(command, errors).text == "0\n");
+    }
+    for (const std::string_view errors : {"2>/dev/full", "2>&-"}) {
+      CHECK(call("info /nowhere/model.gguf", errors).text == "1\n");
+      CHECK(call("frobnicate", errors).text == "2\n");
+    }
+    CHECK(bash(fmt::format("{} ops --markdown | head -1", WEFT_PROGRAM)).text.starts_with("# "));
+  }
+
   TEST_CASE("--version") {
     const Output out = run({"--version"});
     CHECK(out.status == 0);

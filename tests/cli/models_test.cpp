@@ -87,6 +87,16 @@ TEST_SUITE("cli: models") {
     std::filesystem::remove(cut);
   }
 
+  TEST_CASE("files that a user names are checked before the work") {
+    const test::ScopedFolder folder;
+    const std::string file = folder.path / "none/file";
+    const std::string says =
+        fmt::format("weft: [io] cannot write {}: there is no folder {}/none\n", file, folder.path.string());
+    CHECK(run_greedy({"--device", "cpu", "--prompt-cache", file}).errors == says);
+    CHECK(run_weft({"quantize", kModel, file, "q8_0"}).errors == says);
+    CHECK_FALSE(std::filesystem::exists(folder.path / "none"));
+  }
+
   TEST_CASE("info tells what is in a model") {
     const json facts = json::parse(run_weft({"info", kModel, "--json", "--tensors"}).text);
     CHECK(facts["architecture"] == "qwen2");

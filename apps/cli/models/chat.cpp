@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/standard_error.h"
 #include "models/commands.h"
 #include "models/conversation.h"
 #include "models/line_reader.h"
@@ -47,13 +48,13 @@ class Chat {
   /// One question, one answer, and the end.
   void ask_once(const std::string& text) {
     answer(text);
-    fmt::print(stderr, "{}\n", stats_);
+    to_stderr("{}\n", stats_);
   }
 
   void run() {
     const bool terminal = isatty(STDIN_FILENO) == 1;
     if (terminal)
-      fmt::print(stderr, "{} on {}, context {}. /help tells more.\n", model_.architecture(),
+      to_stderr("{} on {}, context {}. /help tells more.\n", model_.architecture(),
                  model_.device().name(), model_.context());
     LineReader reader(terminal);
     while (const std::optional<std::string> text = reader.read("> ")) {
@@ -65,7 +66,7 @@ class Chat {
           answer(*text);
         }
       } catch (const Error& e) {  // of this line only; the conversation goes on
-        fmt::print(stderr, "weft: {}\n", e.what());
+        to_stderr("weft: {}\n", e.what());
       }
     }
   }
@@ -79,11 +80,11 @@ class Chat {
       const Interrupt interrupt;
       const GenerateResult result = model_.generate(prompt, options_, [&](const GeneratedToken& token) {
         fmt::print("{}", shown.push(token.text));
-        std::fflush(stdout);
+        term::flush();
         return !interrupt.happened();
       });
       fmt::print("{}\n", shown.finish());
-      std::fflush(stdout);
+      term::flush();
       conversation_.say("assistant", result.text);
       stats_ = statistics(model_, result);
     } catch (...) {
@@ -114,7 +115,7 @@ class Chat {
     } else {
       fail(ErrorKind::invalid, "there is no {}; /help lists what there is", word);
     }
-    std::fflush(stdout);
+    term::flush();
     return true;
   }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/standard_error.h"
 #include "llm/logits.h"
 #include "models/commands.h"
 #include "models/model_flags.h"
@@ -54,7 +55,7 @@ int perplexity(const Flags& flags) {
       const double nll = surprise(std::span(logits).subspan(i * width, width), part[i + 1]);
       sum += nll, squares += nll * nll, ++counted;
     }
-    fmt::print(stderr, "[{}]{:.4f}{}", chunk + 1, std::exp(sum / static_cast<double>(counted)),
+    to_stderr("[{}]{:.4f}{}", chunk + 1, std::exp(sum / static_cast<double>(counted)),
                chunk + 1 == count ? "\n" : ",");
   }
   const double n = static_cast<double>(counted), mean = sum / n, value = std::exp(mean);

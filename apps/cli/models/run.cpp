@@ -4,10 +4,13 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/draft_file.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/standard_error.h"
 #include "models/commands.h"
 #include "models/model_flags.h"
+#include "term.h"
 
 namespace weft::cli {
 namespace {
@@ -49,6 +52,7 @@ const char* name_of(FinishReason reason) {
 }
 
 int run(const RunFlags& flags, bool has_prompt) {
+  if (!flags.prompt_cache.empty()) writable_target(flags.prompt_cache);  // before the work, not after it
   const std::string prompt = prompt_of(flags, has_prompt);
   GenerateOptions options{.sampler = flags.sampler.checked(),
                           .max_tokens = flags.count,
@@ -71,7 +75,7 @@ int run(const RunFlags& flags, bool has_prompt) {
   const GenerateResult result = model.generate(ids, options, [&](const GeneratedToken& token) {
     if (!flags.json) {
       fmt::print("{}", token.text);
-      std::fflush(stdout);
+      term::flush();
     }
     if (token.logprob) {
       nlohmann::json top = nlohmann::json::array();
@@ -97,8 +101,8 @@ int run(const RunFlags& flags, bool has_prompt) {
   } else {
     fmt::print("\n");
   }
-  std::fflush(stdout);
-  fmt::print(stderr, "{}\n", statistics(model, result));
+  term::flush();
+  to_stderr("{}\n", statistics(model, result));
   if (!flags.prompt_cache.empty()) model.save_cache(flags.prompt_cache);
   return 0;
 }

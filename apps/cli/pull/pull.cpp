@@ -93,6 +93,7 @@ void fetch(const Request& request, const std::string& sha256, const Part& part) 
 /// A file of the archive, or all below a folder, becomes `target`.
 void unpack(const Zip& archive, const std::string& member, const fs::path& target) {
   const auto write = [&](const std::string& name, const fs::path& file) {
+    create_folders_of(file);
     DraftFile draft(file);
     archive.read(name, [&](std::span<const std::byte> bytes) { draft.write(bytes); });
     draft.finish();
