@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/select.h"
@@ -20,10 +19,6 @@ namespace weft::cli {
 namespace {
 
 using nlohmann::json;
-
-int cpu_threads() {
-  return env::get_count("WEFT_THREADS").value_or(static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 std::string library_name(const gpu::LibraryReport& library) {
   if (!library.version.empty()) return fmt::format("{} {}", library.implementation, library.version);
@@ -59,7 +54,8 @@ void print_table(const std::vector<DeviceEntry>& devices, const DeviceChoice& ch
   for (const DeviceEntry& d : devices) {
     const std::string mark = d.id == choice.device.id ? "*" : "";
     if (d.is_cpu())
-      table.add({mark, d.id, fmt::format("{} (CPU, {} threads)", d.name, cpu_threads()), "weft", "", "", ""});
+      table.add(
+          {mark, d.id, fmt::format("{} (CPU, {} threads)", d.name, env::thread_count()), "weft", "", "", ""});
     else
       table.add({mark, d.id,
                  fmt::format("{} ({}) via {}", d.name, gpu::to_string(d.adapter.type), d.adapter.backend),
@@ -73,8 +69,7 @@ void print_table(const std::vector<DeviceEntry>& devices, const DeviceChoice& ch
 /// What is there but cannot be used, one line each.
 void print_refused(const std::vector<gpu::LibraryReport>& libraries) {
   for (const gpu::LibraryReport& library : libraries) {
-    if (!library.message.empty())
-      to_stderr("{}: {}\n", gpu::to_string(library.status), library.message);
+    if (!library.message.empty()) to_stderr("{}: {}\n", gpu::to_string(library.status), library.message);
     for (const gpu::AdapterReport& adapter : library.adapters)
       if (!adapter.usable())
         to_stderr("adapter {} through {}: {}\n", adapter.name, library.path, adapter.error);
@@ -123,7 +118,7 @@ void explain(const std::vector<DeviceEntry>& devices, const DeviceWish& wanted, 
 json device_json(const DeviceEntry& d) {
   json entry = {{"id", d.id}, {"name", d.name}, {"kind", d.is_cpu() ? "cpu" : "webgpu"}};
   if (d.is_cpu()) {
-    entry["threads"] = cpu_threads();
+    entry["threads"] = env::thread_count();
     return entry;
   }
   // One shape for adapters everywhere: the report's own JSON.
@@ -180,8 +175,7 @@ int selftest(const std::string& device) {
   }
   fmt::print("{}", table.text(term::colours(stdout)));
   if (!passed)
-    to_stderr("weft: {} computes wrong results; `weft doctor` looks for the cause\n",
-               choice.device.id);
+    to_stderr("weft: {} computes wrong results; `weft doctor` looks for the cause\n", choice.device.id);
   return passed ? 0 : 1;
 }
 
