@@ -122,7 +122,8 @@ TEST_SUITE("cli") {
 
   TEST_CASE("results that are lost are an error, messages that are lost are none") {
     const auto call = [](std::string_view command, std::string_view streams) {
-      return bash(fmt::format("{{ {} {} {} ; echo $? >&3; }} 3>&1 </dev/null", WEFT_PROGRAM, command, streams));
+      return bash(
+          fmt::format("{{ {} {} {} ; echo $? >&3; }} 3>&1 </dev/null", WEFT_PROGRAM, command, streams));
     };
     for (const std::string_view command :
          {"--help", "devices --device cpu", "completion bash", "ops --markdown"}) {

@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/paths.h"
+#include "io/safetensors.h"
 #include "support/gpus.h"
 #include "support/program.h"
 #include "support/scoped.h"
@@ -143,6 +145,67 @@ TEST_SUITE("cli: models") {
                    {{"WEFT_CACHE", cache.path.string()}})
               .status == 0);
     CHECK(run_weft({"verify", kModel, "--expect", expect, "--device", "cpu", "--max", "1e-12"}).status == 1);
+  }
+
+  TEST_CASE("verify says what it does not accept") {
+    const std::string expect = WEFT_SOURCE_DIR "/tests/data/models/qwen2/expect.safetensors";
+    const auto errors = [&](const std::string& file, const std::vector<std::string>& more, int status) {
+      std::vector<std::string> arguments = {"verify", kModel, "--expect", file, "--device", "cpu"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const test::Output out = run_weft(arguments);
+      CHECK(out.status == status);
+      return out.errors;
+    };
+    const std::string line = errors(expect, {"--max", "1e-12"}, 1);
+    CHECK(line.starts_with("weft: [verify] largest difference "));
+    CHECK(line.ends_with(", allowed 1e-12\n"));
+    CHECK(errors(expect, {"--max", "-1"}, 2).starts_with("weft: --max: has to be 0 or more, not -1\n"));
+    CHECK(errors(expect, {"--max", "nan"}, 2).starts_with("weft: --max: has to be 0 or more, not nan\n"));
+    CHECK(errors(expect, {"--top1", "1.5"}, 2).starts_with("weft: --top1: has to be 0 to 1, not 1.5\n"));
+
+    const test::ScopedFolder folder;
+    const auto file = [&](std::vector<int32_t> ids, int64_t vocabulary) {
+      const auto size = static_cast<size_t>(std::ssize(ids) * vocabulary) * sizeof(float);
+      const auto bytes = std::as_bytes(std::span(ids));
+      write_safetensors(
+          folder.path / "e.safetensors",
+          {{"input_ids", {DType::i32, {1, std::ssize(ids)}, {bytes.begin(), bytes.end()}}},
+           {"logits", {DType::f32, {1, std::ssize(ids), vocabulary}, std::vector<std::byte>(size)}}});
+      return (folder.path / "e.safetensors").string();
+    };
+    CHECK(errors(file({1, 2}, 10), {}, 1).find(", 10 are expected\n") != std::string::npos);
+    CHECK(errors(file({-1}, 10), {}, 1).find("input_ids has a -1") != std::string::npos);
+    CHECK(errors(file({}, 10), {}, 1).find("input_ids are empty") != std::string::npos);
+    write_safetensors(folder.path / "e.safetensors", {});
+    CHECK(errors(folder.path / "e.safetensors", {}, 1).find("there are no input_ids") != std::string::npos);
+  }
+
+  TEST_CASE("numbers that a flag does not take") {
+    const auto line = [](const std::vector<std::string>& arguments) {
+      const test::Output out = run_weft(arguments);
+      CHECK(out.status == 2);
+      CHECK(out.text.empty());
+      return out.errors.substr(0, out.errors.find('\n'));
+    };
+    CHECK(line({"run", kModel, "-p", "x", "-c", "-1"}) == "weft: --ctx-size: has to be 0 or more, not -1");
+    CHECK(line({"run", kModel, "-p", "x", "-t", "0"}).starts_with("weft: --threads: has to be 1 to "));
+    CHECK(line({"run", kModel, "-p", "x", "-t", "10000"}).ends_with(", not 10000"));
+    CHECK(line({"run", kModel, "-p", "x", "-t", "two"}) == "weft: --threads: 'two' is not a whole number");
+    CHECK(line({"bench", kModel, "-r", "0"}) == "weft: --repetitions: has to be 1 or more, not 0");
+    CHECK(line({"bench", kModel, "-d", "1,-5"}) == "weft: --n-depth: has to be 0 or more, not -5");
+    CHECK(line({"bench", kModel, "-t", "10000"}).ends_with(", not 10000"));
+
+    const std::string text = WEFT_SOURCE_DIR "/README.md";
+    for (const std::string few : {"1", "2"})
+      CHECK(line({"perplexity", kModel, "-f", text, "--device", "cpu", "-c", few})
+                .ends_with("-c has to be 3 or more"));
+    CHECK(line({"perplexity", kModel, "-f", text, "--device", "cpu", "--chunks", "0"}) ==
+          "weft: [perplexity] no window is to be read: --chunks is 0");
+    const json least = json::parse(
+        run_weft({"perplexity", kModel, "-f", text, "--device", "cpu", "-c", "3", "--chunks", "2", "--json"})
+            .text);
+    CHECK(least["tokens"] == 2);
+    CHECK(run_weft({"perplexity", "--help"}).text.find("default: 512") != std::string::npos);
   }
 
   TEST_CASE("the CPU goes on when a GPU fails, with the same text") {

@@ -54,8 +54,8 @@ class Chat {
   void run() {
     const bool terminal = isatty(STDIN_FILENO) == 1;
     if (terminal)
-      to_stderr("{} on {}, context {}. /help tells more.\n", model_.architecture(),
-                 model_.device().name(), model_.context());
+      to_stderr("{} on {}, context {}. /help tells more.\n", model_.architecture(), model_.device().name(),
+                model_.context());
     LineReader reader(terminal);
     while (const std::optional<std::string> text = reader.read("> ")) {
       if (text->empty()) continue;

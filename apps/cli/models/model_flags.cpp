@@ -7,7 +7,9 @@
 #include <csignal>
 
 #include "backend/select.h"
+#include "base/env.h"
 #include "base/error.h"
+#include "models/numbers.h"
 #include "pull/pull.h"
 #include "term.h"
 
@@ -33,18 +35,22 @@ double number_after(std::string_view text, std::string_view what) {
 
 }  // namespace
 
-void ModelFlags::add_to(CLI::App& command) {
+CLI::Validator thread_count() {
+  return between<int64_t>(1, env::most_threads());
+}
+
+void ModelFlags::add_to(CLI::App& command, std::string_view usual_context) {
   command
       .add_option("model,-m,--model", model,
                   "A GGUF file, a folder of Hugging Face's, or a name that `weft pull` knows")
       ->required();
   command.add_option("--device", device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
-  command.add_option("-c,--ctx-size", context, "Tokens of context; default: the model's, up to 4096")
-      ->check(CLI::NonNegativeNumber);
+  command.add_option("-c,--ctx-size", context, fmt::format("Tokens of context; default: {}", usual_context))
+      ->check(at_least<int64_t>(0));
   command.add_option("-t,--threads", threads, "Threads of the CPU; default: all cores")
-      ->check(CLI::PositiveNumber);
+      ->check(thread_count());
   command.add_option("--gpu-layers,--n-gpu-layers", gpu_layers, "Layers on the GPU; default: as many as fit")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least<int64_t>(0));
   command.add_option("--cache-type", cache_type, "Keys and values as f32, f16, q8_0 or q4_0")
       ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0"}));
   command.add_option("--lora", loras, "A LoRA adapter to add; may be given several times");
@@ -90,10 +96,10 @@ void DraftFlags::add_to(CLI::App& command) {
       "-md; a smaller model of the same vocabulary that guesses tokens: the same text, sooner");
   command.add_flag("--lookup", options.lookup, "Guess tokens that followed the same words before");
   command.add_option("--draft-max,--draft,--draft-n", options.max, "Tokens of a guess")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least<int64_t>(0))
       ->capture_default_str();
   command.add_option("--draft-min,--draft-n-min", options.min, "Shorter guesses are not used")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least<int64_t>(0))
       ->capture_default_str();
   command.add_option("--draft-p-min", options.p_min, "How sure the smaller model has to be")
       ->capture_default_str();
