@@ -3,12 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <iostream>
-#include <iterator>
-#include <nlohmann/json.hpp>
-
 #include "backend/select.h"
-#include "base/error.h"
+#include "input.h"
 #include "llm/embed.h"
 #include "pull/pull.h"
 #include "term.h"
@@ -27,16 +23,10 @@ int embed(const EmbedOptions& options) {
   const Device device = Device::open(device_wish(options.device).value);
   llm::Embedder embedder(pull::resolve_model(options.model), device);
   if (!options.jsonl) {
-    print_vector(embedder, std::string(std::istreambuf_iterator<char>(std::cin), {}));
+    print_vector(embedder, read_input("embed"));
     return 0;
   }
-  size_t number = 0;
-  for (std::string line; std::getline(std::cin, line);) {
-    ++number;
-    const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
-    if (!value.is_string()) fail(ErrorKind::io, "[embed] line {} of the input is not a JSON string", number);
-    print_vector(embedder, value.get<std::string>());
-  }
+  for_each_text("embed", [&](const std::string& text) { print_vector(embedder, text); });
   return 0;
 }
 

@@ -335,6 +335,40 @@ TEST_SUITE("cli") {
     }
   }
 
+  TEST_CASE("input that cannot be read is no empty text") {
+    const std::string model = std::string(WEFT_SOURCE_DIR) + "/tests/data/tokenizers/llama-spm.gguf";
+    for (const std::string& command :
+         {"tokenize " + model, "tokenize --jsonl " + model, std::string("template chatml")}) {
+      CAPTURE(command);
+      const std::string says =
+          fmt::format("weft: [{}] cannot read standard input: ", command.substr(0, command.find(' ')));
+      const Shell folder = bash(fmt::format("{} {} </", WEFT_PROGRAM, command)),
+                  closed = bash(fmt::format("{} {} <&-", WEFT_PROGRAM, command));
+      CHECK(folder.status == 1);
+      CHECK(folder.text == says + "Is a directory\n");
+      CHECK(closed.status == 1);
+      CHECK(closed.text == says + "Bad file descriptor\n");
+    }
+  }
+
+  TEST_CASE("empty lines of JSON lines: only at the end") {
+    const std::string model = std::string(WEFT_SOURCE_DIR) + "/tests/data/tokenizers/llama-spm.gguf";
+    const auto lines = [&](std::string_view input) {
+      return bash(fmt::format("printf '{}' | {} tokenize --jsonl {}", input, WEFT_PROGRAM, model));
+    };
+    const std::string one = lines(R"("one"\n)").text;
+    CHECK(one.ends_with("]\n"));
+    for (const std::string_view end : {"", R"(\n)", R"(\n\n)", R"(\n \r\n\n)"}) {
+      const Shell out = lines(fmt::format(R"("one"{})", end));
+      CHECK(out.status == 0);
+      CHECK(out.text == one);
+    }
+    CHECK(lines("").text.empty());
+    const Shell between = lines(R"("one"\n\n\n"one"\n)");
+    CHECK(between.status == 1);
+    CHECK(between.text == one + "weft: [tokenize] line 2 of the input is empty\n");
+  }
+
   TEST_CASE("tokenize: ids on standard output, one line per line") {
     const std::string model = std::string(WEFT_SOURCE_DIR) + "/tests/data/tokenizers/llama-spm.gguf";
     const auto shell = [&](const std::string& input, const std::string& options) {

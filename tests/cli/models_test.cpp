@@ -89,6 +89,13 @@ TEST_SUITE("cli: models") {
     std::filesystem::remove(cut);
   }
 
+  TEST_CASE("chat -p answers once, whatever the question") {
+    const test::Output out =
+        run_weft({"chat", kModel, "--chat-template", "chatml", "-p", "", "-n", "2", "--device", "cpu"});
+    CHECK(out.status == 0);
+    CHECK(out.errors.starts_with("prompt: "));  // the statistics of an answer
+  }
+
   TEST_CASE("files that a user names are checked before the work") {
     const test::ScopedFolder folder;
     const std::string file = folder.path / "none/file";

@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <iostream>
-
 #include "base/error.h"
 #include "base/standard_error.h"
+#include "input.h"
 #include "models/commands.h"
 #include "models/conversation.h"
 #include "models/line_reader.h"
@@ -69,6 +68,7 @@ class Chat {
         to_stderr("weft: {}\n", e.what());
       }
     }
+    check_input("chat");
   }
 
  private:
@@ -132,7 +132,8 @@ void add_chat(CLI::App& app, int& status) {
   const auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("chat", "Talk with a language model");
   flags->model.add_to(*command);
-  command->add_option("-p,--prompt", flags->prompt, "One question: its answer, and the end");
+  CLI::Option* prompt =
+      command->add_option("-p,--prompt", flags->prompt, "One question: its answer, and the end");
   command->add_option("--system,--system-prompt", flags->system, "What the model is told about its role");
   command->add_option("--chat-template", flags->form,
                       "Another template: a .jinja file, or a name such as chatml, llama2 or alpaca");
@@ -140,9 +141,9 @@ void add_chat(CLI::App& app, int& status) {
       ->capture_default_str();
   flags->sampler.add_to(*command);
   flags->draft.add_to(*command);
-  command->callback([&status, flags] {
+  command->callback([&status, flags, prompt] {
     Chat chat(*flags);
-    flags->prompt.empty() ? chat.run() : chat.ask_once(flags->prompt);
+    prompt->count() == 0 ? chat.run() : chat.ask_once(flags->prompt);
     status = 0;
   });
 }

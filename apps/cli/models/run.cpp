@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
-#include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/draft_file.h"
 #include "base/error.h"
 #include "base/paths.h"
 #include "base/standard_error.h"
+#include "input.h"
 #include "models/commands.h"
 #include "models/model_flags.h"
 #include "term.h"
@@ -33,8 +32,7 @@ std::string read_or_fail(const std::string& file) {
 
 std::string prompt_of(const RunFlags& flags, bool given) {
   if (!flags.prompt_file.empty()) return read_or_fail(flags.prompt_file);
-  if (given) return flags.prompt;
-  return {std::istreambuf_iterator<char>(std::cin), {}};
+  return given ? flags.prompt : read_input("run");
 }
 
 const char* name_of(FinishReason reason) {
