@@ -111,6 +111,56 @@ TEST_SUITE("cli: models") {
     CHECK(facts["architecture"] == "qwen2");
     CHECK(facts["layers"] == 2);
     CHECK(facts["tensors"].size() > 20);
+    CHECK(facts["chat_template"] == true);
+    CHECK(facts["metadata"]["qwen2.block_count"] == 2);
+    CHECK(facts["cache_bytes_per_token"] == 2 * 2 * (16 + 16) * sizeof(float));  // layers, heads, k and v
+
+    const json& memory = facts["memory"];
+    const uint64_t need = memory["bytes"];
+    CHECK(need > facts["bytes"]);
+    const json cpu = memory["devices"].back();
+    CHECK(cpu["device"] == "cpu");
+    CHECK(cpu["bytes"] == need);
+    CHECK(cpu["memory"] > need);
+    CHECK(cpu["fits"] == true);
+    CHECK(memory["devices"].size() == json::parse(run_weft({"devices", "--json"}).text)["devices"].size());
+
+    const std::string text = run_weft({"info", kModel}).text;
+    CHECK(text.find("\nqwen2.block_count ") != text.npos);
+    CHECK(text.find(" cpu (") != text.npos);
+    CHECK(text.find("): it fits: ") != text.npos);
+  }
+
+  TEST_CASE("info of a vocabulary without weights tells what is there") {
+    const std::string file = WEFT_SOURCE_DIR "/tests/data/tokenizers/gpt-2.gguf";
+    const test::Output out = run_weft({"info", file, "--json"});
+    CHECK(out.status == 0);
+    const json facts = json::parse(out.text);
+    CHECK(facts["architecture"] == "gpt2");
+    CHECK(facts["cannot_run"] == "the file has no weights");
+    CHECK(facts["tokenizer"] == "gpt2, gpt-2");
+    CHECK_FALSE(facts.contains("memory"));
+    const json& tokens = facts["metadata"]["tokenizer.ggml.tokens"];
+    CHECK(tokens["length"] > 500);
+    CHECK(tokens["first"].size() == 8);
+    CHECK(run_weft({"info", file}).text.find("\ntokenizer.ggml.tokens ") != std::string::npos);
+  }
+
+  TEST_CASE("info of a folder has what its config says") {
+    const test::ScopedFolder folder;
+    const std::vector<std::byte> zeros(16 * 4 * sizeof(float));
+    write_safetensors(folder.path / "model.safetensors",
+                      {{"model.embed_tokens.weight", {DType::f32, {16, 4}, zeros}}});
+    write_text(folder.path / "config.json",
+               R"({"model_type":"llama","hidden_size":4,"num_hidden_layers":1,"num_attention_heads":1,)"
+               R"("rms_norm_eps":1e-05,"vocab_size":16,"ids":[1,2,3,4,5,6,7,8,9]})");
+    write_text(folder.path / "tokenizer_config.json",
+               R"({"tokenizer_class":"LlamaTokenizer","chat_template":"x"})");
+    const json facts = json::parse(run_weft({"info", folder.path, "--json"}).text);
+    CHECK(facts["metadata"]["rms_norm_eps"] == 1e-5);
+    CHECK(facts["metadata"]["ids"] == json{{"length", 9}, {"first", {1, 2, 3, 4, 5, 6, 7, 8}}});
+    CHECK(facts["tokenizer"] == "LlamaTokenizer");
+    CHECK(facts["chat_template"] == true);
   }
 
   TEST_CASE("bench tells rates, bytes and shares, and draws them") {
