@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/select.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/standard_error.h"
 #include "gpu/probe.h"
 #include "gpu/truth.h"
 #include "selftest/selftest.h"
@@ -19,10 +19,6 @@ namespace weft::cli {
 namespace {
 
 using nlohmann::json;
-
-int cpu_threads() {
-  return env::get_count("WEFT_THREADS").value_or(static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 std::string library_name(const gpu::LibraryReport& library) {
   if (!library.version.empty()) return fmt::format("{} {}", library.implementation, library.version);
@@ -58,7 +54,8 @@ void print_table(const std::vector<DeviceEntry>& devices, const DeviceChoice& ch
   for (const DeviceEntry& d : devices) {
     const std::string mark = d.id == choice.device.id ? "*" : "";
     if (d.is_cpu())
-      table.add({mark, d.id, fmt::format("{} (CPU, {} threads)", d.name, cpu_threads()), "weft", "", "", ""});
+      table.add(
+          {mark, d.id, fmt::format("{} (CPU, {} threads)", d.name, env::thread_count()), "weft", "", "", ""});
     else
       table.add({mark, d.id,
                  fmt::format("{} ({}) via {}", d.name, gpu::to_string(d.adapter.type), d.adapter.backend),
@@ -72,11 +69,10 @@ void print_table(const std::vector<DeviceEntry>& devices, const DeviceChoice& ch
 /// What is there but cannot be used, one line each.
 void print_refused(const std::vector<gpu::LibraryReport>& libraries) {
   for (const gpu::LibraryReport& library : libraries) {
-    if (!library.message.empty())
-      fmt::print(stderr, "{}: {}\n", gpu::to_string(library.status), library.message);
+    if (!library.message.empty()) to_stderr("{}: {}\n", gpu::to_string(library.status), library.message);
     for (const gpu::AdapterReport& adapter : library.adapters)
       if (!adapter.usable())
-        fmt::print(stderr, "adapter {} through {}: {}\n", adapter.name, library.path, adapter.error);
+        to_stderr("adapter {} through {}: {}\n", adapter.name, library.path, adapter.error);
   }
 }
 
@@ -122,7 +118,7 @@ void explain(const std::vector<DeviceEntry>& devices, const DeviceWish& wanted, 
 json device_json(const DeviceEntry& d) {
   json entry = {{"id", d.id}, {"name", d.name}, {"kind", d.is_cpu() ? "cpu" : "webgpu"}};
   if (d.is_cpu()) {
-    entry["threads"] = cpu_threads();
+    entry["threads"] = env::thread_count();
     return entry;
   }
   // One shape for adapters everywhere: the report's own JSON.
@@ -179,8 +175,7 @@ int selftest(const std::string& device) {
   }
   fmt::print("{}", table.text(term::colours(stdout)));
   if (!passed)
-    fmt::print(stderr, "weft: {} computes wrong results; `weft doctor` looks for the cause\n",
-               choice.device.id);
+    to_stderr("weft: {} computes wrong results; `weft doctor` looks for the cause\n", choice.device.id);
   return passed ? 0 : 1;
 }
 

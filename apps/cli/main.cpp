@@ -1,9 +1,14 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <system_error>
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/standard_error.h"
 #include "bench_ops/bench_ops.h"
 #include "completion.h"
 #include "conform/conform.h"
@@ -170,19 +175,34 @@ int run(int argc, char** argv) {
   return status;
 }
 
+/// A file must not get the number of a standard stream that is closed: results and messages would go into it.
+/// Opened the wrong way around, the stream still fails as a closed one does.
+void fill_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  fill_closed_streams();
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    weft::term::flush();
+    return status;
   } catch (const weft::Error& error) {
-    fmt::print(stderr, "weft: {}\n", error.what());
+    weft::to_stderr("weft: {}\n", error.what());
     return error.kind() == weft::ErrorKind::invalid ? kUsage : 1;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "weft: there is not enough memory for this\n");
+    weft::to_stderr("weft: there is not enough memory for this\n");
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout))  // fmt knows only that it was a file
+      weft::to_stderr("weft: cannot write to standard output: {}\n", error.code().message());
+    else
+      weft::to_stderr("weft: {}\n", error.what());
     return 1;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "weft: {}\n", error.what());
+    weft::to_stderr("weft: {}\n", error.what());
     return 1;
   }
 }

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/standard_error.h"
+#include "input.h"
 #include "pull/pull.h"
 #include "weft/chat.h"
 #include "weft/text.h"
@@ -18,8 +18,7 @@ namespace {
 
 using json = nlohmann::ordered_json;  // templates show tools in the order in which they came
 
-ChatInput read_input(std::istream& in) {
-  const std::string text(std::istreambuf_iterator<char>(in), {});
+ChatInput parse_input(const std::string& text) {
   json object = json::parse(text, nullptr, false);
   if (!object.is_object()) fail(ErrorKind::io, "[template] the input is not a JSON object");
   const auto take = [&](const char* name, const json& otherwise) {
@@ -62,11 +61,11 @@ int render_template(const TemplateOptions& options) {
   const ChatTemplate chat = ChatTemplate::open(model);
   std::vector<ChatPart> parts;
   try {
-    ChatInput input = read_input(std::cin);
+    ChatInput input = parse_input(read_input("template"));
     name_tokens(model, input);
     parts = chat.render(input);
   } catch (const Error& error) {
-    fmt::print(stderr, "weft: {}\n", error.what());
+    to_stderr("weft: {}\n", error.what());
     return 1;  // the call was right, the conversation was not
   }
   json list = json::array();

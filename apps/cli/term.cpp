@@ -4,7 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <system_error>
+
+#include "base/standard_error.h"
 
 namespace weft::term {
 namespace {
@@ -23,6 +27,13 @@ bool colours(std::FILE* stream) {
   const char* no_colour = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
   return isatty(fileno(stream)) && !(no_colour && *no_colour) && !(term && std::string_view(term) == "dumb");
+}
+
+void flush() {
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    throw std::system_error(errno == 0 ? EIO : errno, std::generic_category(),
+                            "cannot write to standard output");
 }
 
 std::string styled(std::string_view text, Style style, bool colour) {
@@ -52,7 +63,7 @@ std::string Table::text(bool colour) const {
 Progress::Progress(unsigned long long total) : total_(total), terminal_(isatty(STDERR_FILENO)) {}
 
 Progress::~Progress() {
-  if (terminal_) fmt::print(stderr, "\r\033[K");
+  if (terminal_) to_stderr("\r\033[K");
 }
 
 void Progress::show(unsigned long long done, std::string_view what) {
@@ -66,7 +77,7 @@ void Progress::show(unsigned long long done, std::string_view what) {
     bar = fmt::format("{}{} {:3.0f} %  ", std::string(full, '#'), std::string(kBarWidth - full, '.'),
                       part * 100);
   }
-  fmt::print(stderr, "\r\033[K{}{}  {:.40}", bar, bytes(done), what);
+  to_stderr("\r\033[K{}{}  {:.40}", bar, bytes(done), what);
 }
 
 std::string bytes(unsigned long long count) {

@@ -12,6 +12,10 @@ namespace weft::term {
 /// True on a terminal, unless NO_COLOR is set or TERM is dumb.
 bool colours(std::FILE* stream);
 
+/// What was printed is with its reader afterwards. Throws std::system_error where it cannot be: no Error,
+/// which ends one line of a conversation, since nothing that comes later would be read either.
+void flush();
+
 enum class Style { bold, dim, red, green, yellow };
 std::string styled(std::string_view text, Style style, bool colour);
 

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
+#include "input.h"
 #include "pull/pull.h"
+#include "term.h"
 #include "weft/text.h"
 
 namespace weft::cli {
@@ -37,19 +36,13 @@ void print_tokens(const Tokenizer& tokenizer, std::string_view text, const Token
 int tokenize(const TokenizeOptions& options) {
   const Tokenizer tokenizer = Tokenizer::open(pull::resolve_model(options.model));
   if (!options.jsonl) {
-    const std::string text(std::istreambuf_iterator<char>(std::cin), {});
-    print_tokens(tokenizer, text, options);
+    print_tokens(tokenizer, read_input("tokenize"), options);
     return 0;
   }
-  size_t number = 0;
-  for (std::string line; std::getline(std::cin, line);) {
-    ++number;
-    const json value = json::parse(line, nullptr, false);
-    if (!value.is_string())
-      fail(ErrorKind::io, "[tokenize] line {} of the input is not a JSON string", number);
-    print_tokens(tokenizer, value.get<std::string>(), options);
-    std::fflush(stdout);  // who writes line by line may wait for the answer
-  }
+  for_each_text("tokenize", [&](const std::string& text) {
+    print_tokens(tokenizer, text, options);
+    term::flush();  // who writes line by line may wait for the answer
+  });
   return 0;
 }
 

@@ -15,14 +15,26 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr size_t kWaiting = 1 << 16;
+constexpr int kMostLinks = 40;  // one behind the other, as Linux has it
 
 }  // namespace
 
-DraftFile::DraftFile(fs::path target) : target_(std::move(target)), draft_(target_) {
+fs::path writable_target(const fs::path& file) {
   std::error_code error;
-  if (target_.has_parent_path()) fs::create_directories(target_.parent_path(), error);
-  if (error)
-    fail(ErrorKind::io, "[io] cannot create {}: {}", target_.parent_path().string(), error.message());
+  const fs::file_status status = fs::status(file, error);
+  if (status.type() == fs::file_type::none)
+    fail(ErrorKind::io, "[io] cannot write {}: {}", file.string(), error.message());
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    fail(ErrorKind::io, "[io] cannot write {}: it is not a regular file", file.string());
+  fs::path target = file;  // a link may also lead to a file that is still to be made
+  for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(target, error)); ++links)
+    target = target.parent_path() / fs::read_symlink(target, error);
+  if (const fs::path folder = target.parent_path(); !folder.empty() && !fs::is_directory(folder, error))
+    fail(ErrorKind::io, "[io] cannot write {}: there is no folder {}", file.string(), folder.string());
+  return target;
+}
+
+DraftFile::DraftFile(const fs::path& target) : target_(writable_target(target)), draft_(target_) {
   draft_ += fmt::format(".{}.tmp", gettid());
   file_ = ::open(draft_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file_ < 0) fail_to_write(errno);

@@ -8,14 +8,18 @@
 
 namespace weft {
 
+/// The file that a DraftFile of this name replaces: links are followed, so that they stay. Throws
+/// ErrorKind::io where a folder is missing, and for a device, a pipe or anything else that is no regular
+/// file.
+std::filesystem::path writable_target(const std::filesystem::path& file);
+
 /// A file that gets its name when it is whole: written beside the target, then renamed. A reader sees the old
 /// file or the new one, and a full disk leaves the old one. Errors are ErrorKind::io with the system's
 /// reason.
 class DraftFile {
  public:
-  /// Creates missing folders.
-  explicit DraftFile(std::filesystem::path target);
-  ~DraftFile();  ///< without `finish` nothing stays
+  explicit DraftFile(const std::filesystem::path& target);  ///< as writable_target says
+  ~DraftFile();                                             ///< without `finish` nothing stays
   DraftFile(const DraftFile&) = delete;
   DraftFile& operator=(const DraftFile&) = delete;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <thread>
 
 #include "base/error.h"
 
@@ -95,9 +96,21 @@ std::optional<int> get_count(std::string_view name) {
   return std::atoi(value->c_str());
 }
 
+int most_threads() {
+  return std::max(256, 4 * static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+int thread_count() {
+  const int count =
+      get_count("WEFT_THREADS").value_or(std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+  if (count > most_threads())
+    fail(ErrorKind::invalid, "[env] WEFT_THREADS={}: here it can be up to {}", count, most_threads());
+  return count;
+}
+
 void check_all() {
   for (const Variable& v : table()) get(v.name);
-  get_count("WEFT_THREADS");
+  thread_count();
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text(*entry);
     const std::string_view name = text.substr(0, text.find('='));

@@ -31,6 +31,12 @@ std::vector<std::string> get_list(std::string_view name);
 /// Number of a numeric variable; throws when it is not a positive whole number.
 std::optional<int> get_count(std::string_view name);
 
+/// More threads than this are a mistake: each has a stack, and a pool of thousands takes minutes to begin.
+int most_threads();
+
+/// WEFT_THREADS, or one per core. Throws when it is not a number from 1 to most_threads().
+int thread_count();
+
 /// Throws on the first variable with a wrong value, or on a WEFT_* name that is not in the table.
 void check_all();
 

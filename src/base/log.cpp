@@ -1,8 +1,7 @@
 #include "base/log.h"
 
-#include <cstdio>
-
 #include "base/env.h"
+#include "base/standard_error.h"
 
 namespace weft {
 
@@ -19,7 +18,7 @@ LogLevel log_level() {
 
 void log_line(LogLevel level, const std::string& message) {
   static constexpr const char* kNames[] = {"error", "warning", "info", "debug"};
-  fmt::print(stderr, "weft: {}: {}\n", kNames[static_cast<int>(level)], message);
+  to_stderr("weft: {}: {}\n", kNames[static_cast<int>(level)], message);
 }
 
 }  // namespace weft

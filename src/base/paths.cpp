@@ -7,6 +7,7 @@
 
 #include "base/draft_file.h"
 #include "base/env.h"
+#include "base/error.h"
 
 namespace weft {
 namespace fs = std::filesystem;
@@ -34,7 +35,15 @@ std::optional<std::string> read_text(const fs::path& file) {
   return std::move(text).str();
 }
 
+void create_folders_of(const fs::path& file) {
+  const fs::path folder = file.parent_path();
+  std::error_code error;
+  if (!folder.empty()) fs::create_directories(folder, error);
+  if (error) fail(ErrorKind::io, "[io] cannot create {}: {}", folder.string(), error.message());
+}
+
 void write_text(const fs::path& file, const std::string& text) {
+  create_folders_of(file);
   DraftFile draft(file);
   draft.write(text);
   draft.finish();

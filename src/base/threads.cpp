@@ -34,9 +34,8 @@ bool spin_until(const Done& done) {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  if (threads <= 0)
-    threads = env::get_count("WEFT_THREADS").value_or(static_cast<int>(std::thread::hardware_concurrency()));
-  loop_.parts = std::vector<Part>(static_cast<size_t>(std::max(threads, 1)));
+  if (threads <= 0) threads = env::thread_count();
+  loop_.parts = std::vector<Part>(static_cast<size_t>(threads));
   for (size_t i = 1; i < loop_.parts.size(); ++i)
     workers_.emplace_back([this, i](const std::stop_token& stop) { work(i, stop); });
 }

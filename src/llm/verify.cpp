@@ -37,6 +37,9 @@ double divergence(std::span<const float> p, std::span<const float> q) {
 
 Expected load_expected(const std::filesystem::path& file) {
   const Safetensors tensors = Safetensors::open(file);
+  for (const char* name : {"input_ids", "logits"})
+    if (!tensors.contains(name))
+      fail(ErrorKind::io, "[verify] {}: there are no {} in the file", file.string(), name);
   const HostTensor ids = tensors.load("input_ids"), logits = tensors.load("logits");
   if (ids.dtype != DType::i32 || ids.shape.size() != 2 || logits.dtype != DType::f32 ||
       logits.shape.size() != 3 || logits.shape[0] != ids.shape[0] || logits.shape[1] != ids.shape[1])
@@ -47,6 +50,11 @@ Expected load_expected(const std::filesystem::path& file) {
                     .vocabulary = logits.shape[2],
                     .ids = values<int32_t>(ids),
                     .logits = values<float>(logits)};
+  if (expected.ids.empty()) fail(ErrorKind::io, "[verify] {}: input_ids are empty", file.string());
+  for (const int32_t id : expected.ids)
+    if (id < 0 || id >= expected.vocabulary)
+      fail(ErrorKind::io, "[verify] {}: input_ids has a {}, and logits are of {} tokens", file.string(), id,
+           expected.vocabulary);
   if (tensors.contains("greedy_ids")) {
     const HostTensor greedy = tensors.load("greedy_ids");
     if (greedy.dtype != DType::i32 || greedy.shape.size() != 2 || greedy.shape[0] != expected.texts)
@@ -59,7 +67,7 @@ Expected load_expected(const std::filesystem::path& file) {
 
 Expected expected_of(Model& model, std::span<const TokenId> text, int64_t texts, int64_t length) {
   if (std::ssize(text) < length)
-    fail(ErrorKind::invalid, "[verify] the text has {} tokens, {} are needed", text.size(), length);
+    fail(ErrorKind::io, "[verify] the text has {} tokens, {} are needed", text.size(), length);
   Expected expected{.texts = std::min(texts, std::ssize(text) / length),
                     .length = length,
                     .vocabulary = model.config().vocabulary};
@@ -76,7 +84,7 @@ Expected expected_of(Model& model, std::span<const TokenId> text, int64_t texts,
 
 Comparison compare(Model& model, const Expected& expected) {
   if (model.config().vocabulary != expected.vocabulary)
-    fail(ErrorKind::invalid, "[verify] the model has {} tokens, {} are expected", model.config().vocabulary,
+    fail(ErrorKind::io, "[verify] the model has {} tokens, {} are expected", model.config().vocabulary,
          expected.vocabulary);
   Comparison result;
   const auto width = static_cast<size_t>(expected.vocabulary);

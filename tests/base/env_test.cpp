@@ -1,6 +1,7 @@
 #include "base/env.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -133,6 +134,23 @@ TEST_SUITE("base: env") {
       CHECK(caught.message == std::string("[env] WEFT_THREADS=") + bad + ": use a whole number from 1");
       CHECK(error_of([] { env::check_all(); }).message == caught.message);
     }
+  }
+
+  TEST_CASE("threads are as many as can be started") {
+    CHECK(env::most_threads() >= 256);
+    {
+      const Set none("WEFT_THREADS", nullptr);
+      CHECK(env::thread_count() >= 1);
+    }
+    {
+      const Set most("WEFT_THREADS", std::to_string(env::most_threads()).c_str());
+      CHECK(env::thread_count() == env::most_threads());
+    }
+    const Set variable("WEFT_THREADS", "1000000");
+    const std::string says =
+        fmt::format("[env] WEFT_THREADS=1000000: here it can be up to {}", env::most_threads());
+    CHECK(error_of([] { env::thread_count(); }).message == says);
+    CHECK(error_of([] { env::check_all(); }).message == says);
   }
 
   TEST_CASE("a name that is not in the table is a mistake of the program") {

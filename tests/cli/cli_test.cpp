@@ -120,6 +120,27 @@ TEST_SUITE("cli") {
     CHECK(render(R"({"messages": 1})", "chatml").status == 1);
   }
 
+  TEST_CASE("results that are lost are an error, messages that are lost are none") {
+    const auto call = [](std::string_view command, std::string_view streams) {
+      return bash(
+          fmt::format("{{ {} {} {} ; echo $? >&3; }} 3>&1 </dev/null", WEFT_PROGRAM, command, streams));
+    };
+    for (const std::string_view command :
+         {"--help", "devices --device cpu", "completion bash", "ops --markdown"}) {
+      CAPTURE(command);
+      const std::string_view says = "weft: cannot write to standard output: ";
+      CHECK(call(command, "2>&1 >/dev/full").text == fmt::format("{}No space left on device\n1\n", says));
+      CHECK(call(command, "2>&1 >&-").text == fmt::format("{}Bad file descriptor\n1\n", says));
+      for (const std::string_view errors : {">/dev/null 2>/dev/full", ">/dev/null 2>&-"})
+        CHECK(call(command, errors).text == "0\n");
+    }
+    for (const std::string_view errors : {"2>/dev/full", "2>&-"}) {
+      CHECK(call("info /nowhere/model.gguf", errors).text == "1\n");
+      CHECK(call("frobnicate", errors).text == "2\n");
+    }
+    CHECK(bash(fmt::format("{} ops --markdown | head -1", WEFT_PROGRAM)).text.starts_with("# "));
+  }
+
   TEST_CASE("--version") {
     const Output out = run({"--version"});
     CHECK(out.status == 0);
@@ -312,6 +333,40 @@ TEST_SUITE("cli") {
       CHECK(out.text.starts_with("self-test on webgpu:0 ("));
       CHECK_FALSE(contains(out.text, "WRONG"));
     }
+  }
+
+  TEST_CASE("input that cannot be read is no empty text") {
+    const std::string model = std::string(WEFT_SOURCE_DIR) + "/tests/data/tokenizers/llama-spm.gguf";
+    for (const std::string& command :
+         {"tokenize " + model, "tokenize --jsonl " + model, std::string("template chatml")}) {
+      CAPTURE(command);
+      const std::string says =
+          fmt::format("weft: [{}] cannot read standard input: ", command.substr(0, command.find(' ')));
+      const Shell folder = bash(fmt::format("{} {} </", WEFT_PROGRAM, command)),
+                  closed = bash(fmt::format("{} {} <&-", WEFT_PROGRAM, command));
+      CHECK(folder.status == 1);
+      CHECK(folder.text == says + "Is a directory\n");
+      CHECK(closed.status == 1);
+      CHECK(closed.text == says + "Bad file descriptor\n");
+    }
+  }
+
+  TEST_CASE("empty lines of JSON lines: only at the end") {
+    const std::string model = std::string(WEFT_SOURCE_DIR) + "/tests/data/tokenizers/llama-spm.gguf";
+    const auto lines = [&](std::string_view input) {
+      return bash(fmt::format("printf '{}' | {} tokenize --jsonl {}", input, WEFT_PROGRAM, model));
+    };
+    const std::string one = lines(R"("one"\n)").text;
+    CHECK(one.ends_with("]\n"));
+    for (const std::string_view end : {"", R"(\n)", R"(\n\n)", R"(\n \r\n\n)"}) {
+      const Shell out = lines(fmt::format(R"("one"{})", end));
+      CHECK(out.status == 0);
+      CHECK(out.text == one);
+    }
+    CHECK(lines("").text.empty());
+    const Shell between = lines(R"("one"\n\n\n"one"\n)");
+    CHECK(between.status == 1);
+    CHECK(between.text == one + "weft: [tokenize] line 2 of the input is empty\n");
   }
 
   TEST_CASE("tokenize: ids on standard output, one line per line") {

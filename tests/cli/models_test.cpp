@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/paths.h"
+#include "io/safetensors.h"
 #include "support/gpus.h"
 #include "support/program.h"
 #include "support/scoped.h"
@@ -169,15 +171,81 @@ TEST_SUITE("cli: models") {
   }
 #endif
 
+  TEST_CASE("chat -p answers once, whatever the question") {
+    const test::Output out =
+        run_weft({"chat", kModel, "--chat-template", "chatml", "-p", "", "-n", "2", "--device", "cpu"});
+    CHECK(out.status == 0);
+    CHECK(out.errors.starts_with("prompt: "));  // the statistics of an answer
+  }
+
+  TEST_CASE("files that a user names are checked before the work") {
+    const test::ScopedFolder folder;
+    const std::string file = folder.path / "none/file";
+    const std::string says =
+        fmt::format("weft: [io] cannot write {}: there is no folder {}/none\n", file, folder.path.string());
+    CHECK(run_greedy({"--device", "cpu", "--prompt-cache", file}).errors == says);
+    CHECK(run_weft({"quantize", kModel, file, "q8_0"}).errors == says);
+    CHECK_FALSE(std::filesystem::exists(folder.path / "none"));
+  }
+
   TEST_CASE("info tells what is in a model") {
     const json facts = json::parse(run_weft({"info", kModel, "--json", "--tensors"}).text);
     CHECK(facts["architecture"] == "qwen2");
     CHECK(facts["layers"] == 2);
-    CHECK(facts["cache_bytes_per_token"] == 256);
     const json latent = json::parse(
         run_weft({"info", WEFT_SOURCE_DIR "/tests/data/architectures/deepseek2/model.gguf", "--json"}).text);
-    CHECK(latent["cache_bytes_per_token"] == 2 * 2 * (16 + 4 + 16));
+    CHECK(latent["cache_bytes_per_token"] == 2 * (16 + 4 + 16) * sizeof(float));
     CHECK(facts["tensors"].size() > 20);
+    CHECK(facts["chat_template"] == true);
+    CHECK(facts["metadata"]["qwen2.block_count"] == 2);
+    CHECK(facts["cache_bytes_per_token"] == 2 * 2 * (16 + 16) * sizeof(float));  // layers, heads, k and v
+
+    const json& memory = facts["memory"];
+    const uint64_t need = memory["bytes"];
+    CHECK(need > facts["bytes"]);
+    const json cpu = memory["devices"].back();
+    CHECK(cpu["device"] == "cpu");
+    CHECK(cpu["bytes"] == need);
+    CHECK(cpu["memory"] > need);
+    CHECK(cpu["fits"] == true);
+    CHECK(memory["devices"].size() == json::parse(run_weft({"devices", "--json"}).text)["devices"].size());
+
+    const std::string text = run_weft({"info", kModel}).text;
+    CHECK(text.find("\nqwen2.block_count ") != text.npos);
+    CHECK(text.find(" cpu (") != text.npos);
+    CHECK(text.find("): it fits: ") != text.npos);
+  }
+
+  TEST_CASE("info of a vocabulary without weights tells what is there") {
+    const std::string file = WEFT_SOURCE_DIR "/tests/data/tokenizers/gpt-2.gguf";
+    const test::Output out = run_weft({"info", file, "--json"});
+    CHECK(out.status == 0);
+    const json facts = json::parse(out.text);
+    CHECK(facts["architecture"] == "gpt2");
+    CHECK(facts["cannot_run"] == "the file has no weights");
+    CHECK(facts["tokenizer"] == "gpt2, gpt-2");
+    CHECK_FALSE(facts.contains("memory"));
+    const json& tokens = facts["metadata"]["tokenizer.ggml.tokens"];
+    CHECK(tokens["length"] > 500);
+    CHECK(tokens["first"].size() == 8);
+    CHECK(run_weft({"info", file}).text.find("\ntokenizer.ggml.tokens ") != std::string::npos);
+  }
+
+  TEST_CASE("info of a folder has what its config says") {
+    const test::ScopedFolder folder;
+    const std::vector<std::byte> zeros(16 * 4 * sizeof(float));
+    write_safetensors(folder.path / "model.safetensors",
+                      {{"model.embed_tokens.weight", {DType::f32, {16, 4}, zeros}}});
+    write_text(folder.path / "config.json",
+               R"({"model_type":"llama","hidden_size":4,"num_hidden_layers":1,"num_attention_heads":1,)"
+               R"("rms_norm_eps":1e-05,"vocab_size":16,"ids":[1,2,3,4,5,6,7,8,9]})");
+    write_text(folder.path / "tokenizer_config.json",
+               R"({"tokenizer_class":"LlamaTokenizer","chat_template":"x"})");
+    const json facts = json::parse(run_weft({"info", folder.path, "--json"}).text);
+    CHECK(facts["metadata"]["rms_norm_eps"] == 1e-5);
+    CHECK(facts["metadata"]["ids"] == json{{"length", 9}, {"first", {1, 2, 3, 4, 5, 6, 7, 8}}});
+    CHECK(facts["tokenizer"] == "LlamaTokenizer");
+    CHECK(facts["chat_template"] == true);
   }
 
   TEST_CASE("bench tells rates, bytes and shares, and draws them") {
@@ -219,6 +287,67 @@ TEST_SUITE("cli: models") {
                    {{"WEFT_CACHE", cache.path.string()}})
               .status == 0);
     CHECK(run_weft({"verify", kModel, "--expect", expect, "--device", "cpu", "--max", "1e-12"}).status == 1);
+  }
+
+  TEST_CASE("verify says what it does not accept") {
+    const std::string expect = WEFT_SOURCE_DIR "/tests/data/models/qwen2/expect.safetensors";
+    const auto errors = [&](const std::string& file, const std::vector<std::string>& more, int status) {
+      std::vector<std::string> arguments = {"verify", kModel, "--expect", file, "--device", "cpu"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const test::Output out = run_weft(arguments);
+      CHECK(out.status == status);
+      return out.errors;
+    };
+    const std::string line = errors(expect, {"--max", "1e-12"}, 1);
+    CHECK(line.starts_with("weft: [verify] largest difference "));
+    CHECK(line.ends_with(", allowed 1e-12\n"));
+    CHECK(errors(expect, {"--max", "-1"}, 2).starts_with("weft: --max: has to be 0 or more, not -1\n"));
+    CHECK(errors(expect, {"--max", "nan"}, 2).starts_with("weft: --max: has to be 0 or more, not nan\n"));
+    CHECK(errors(expect, {"--top1", "1.5"}, 2).starts_with("weft: --top1: has to be 0 to 1, not 1.5\n"));
+
+    const test::ScopedFolder folder;
+    const auto file = [&](std::vector<int32_t> ids, int64_t vocabulary) {
+      const auto size = static_cast<size_t>(std::ssize(ids) * vocabulary) * sizeof(float);
+      const auto bytes = std::as_bytes(std::span(ids));
+      write_safetensors(
+          folder.path / "e.safetensors",
+          {{"input_ids", {DType::i32, {1, std::ssize(ids)}, {bytes.begin(), bytes.end()}}},
+           {"logits", {DType::f32, {1, std::ssize(ids), vocabulary}, std::vector<std::byte>(size)}}});
+      return (folder.path / "e.safetensors").string();
+    };
+    CHECK(errors(file({1, 2}, 10), {}, 1).find(", 10 are expected\n") != std::string::npos);
+    CHECK(errors(file({-1}, 10), {}, 1).find("input_ids has a -1") != std::string::npos);
+    CHECK(errors(file({}, 10), {}, 1).find("input_ids are empty") != std::string::npos);
+    write_safetensors(folder.path / "e.safetensors", {});
+    CHECK(errors(folder.path / "e.safetensors", {}, 1).find("there are no input_ids") != std::string::npos);
+  }
+
+  TEST_CASE("numbers that a flag does not take") {
+    const auto line = [](const std::vector<std::string>& arguments) {
+      const test::Output out = run_weft(arguments);
+      CHECK(out.status == 2);
+      CHECK(out.text.empty());
+      return out.errors.substr(0, out.errors.find('\n'));
+    };
+    CHECK(line({"run", kModel, "-p", "x", "-c", "-1"}) == "weft: --ctx-size: has to be 0 or more, not -1");
+    CHECK(line({"run", kModel, "-p", "x", "-t", "0"}).starts_with("weft: --threads: has to be 1 to "));
+    CHECK(line({"run", kModel, "-p", "x", "-t", "10000"}).ends_with(", not 10000"));
+    CHECK(line({"run", kModel, "-p", "x", "-t", "two"}) == "weft: --threads: 'two' is not a whole number");
+    CHECK(line({"bench", kModel, "-r", "0"}) == "weft: --repetitions: has to be 1 or more, not 0");
+    CHECK(line({"bench", kModel, "-d", "1,-5"}) == "weft: --n-depth: has to be 0 or more, not -5");
+    CHECK(line({"bench", kModel, "-t", "10000"}).ends_with(", not 10000"));
+
+    const std::string text = WEFT_SOURCE_DIR "/README.md";
+    for (const std::string few : {"1", "2"})
+      CHECK(line({"perplexity", kModel, "-f", text, "--device", "cpu", "-c", few})
+                .ends_with("-c has to be 3 or more"));
+    CHECK(line({"perplexity", kModel, "-f", text, "--device", "cpu", "--chunks", "0"}) ==
+          "weft: [perplexity] no window is to be read: --chunks is 0");
+    const json least = json::parse(
+        run_weft({"perplexity", kModel, "-f", text, "--device", "cpu", "-c", "3", "--chunks", "2", "--json"})
+            .text);
+    CHECK(least["tokens"] == 2);
+    CHECK(run_weft({"perplexity", "--help"}).text.find("default: 512") != std::string::npos);
   }
 
   TEST_CASE("the CPU goes on when a GPU fails, with the same text") {

@@ -168,6 +168,21 @@ TEST_SUITE("base: quantize hf") {
     CHECK(words > 20);
   }
 
+  TEST_CASE("a safetensors file is the folder around it") {
+    const Folder folder;
+    REQUIRE(folder.quantize("q8_0").status == 0);
+    const std::optional<std::string> want = read_text(folder.out);
+    const std::string file = folder.path / "model.safetensors";
+    CHECK(test::run_weft({"quantize", file, folder.out, "q8_0"}).status == 0);
+    CHECK(read_text(folder.out) == want);
+    fs::remove(folder.path / "config.json");
+    const test::Output alone = test::run_weft({"quantize", file, folder.out, "q8_0"});
+    CHECK(alone.status == 1);
+    CHECK(alone.errors ==
+          fmt::format("weft: [model] {}: there is no config.json beside it, and weights alone are no model\n",
+                      file));
+  }
+
   TEST_CASE("folders that cannot be converted") {
     const Folder folder;
     const auto message = [&] {

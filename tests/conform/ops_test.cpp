@@ -81,6 +81,35 @@ TEST_SUITE("conformance") {
     CHECK(out.text == "1 passed, 0 failed, 0 skipped\n");
   }
 
+  TEST_CASE("a suite that cannot be read is one failure, and the others are run") {
+    const test::ScopedFolder folder;
+    const auto suite = [&](const char* name, const std::string& text) {
+      write_text(folder.path / name, text);
+      return (folder.path / name).string();
+    };
+    const std::string damaged = suite("damaged.json", "{"),
+                      nameless = suite("nameless.json", R"({"format":1,"kind":""})"),
+                      unlisted = suite("unlisted.json", R"({"format":1,"kind":"chat","cases":{"a":1}})"),
+                      empty = suite("empty.json", R"({"format":1,"kind":"chat","cases":[]})"),
+                      right = suite("right.json",
+                                    R"({"format":1,"kind":"chat","templates":{"t":"x"},"cases":[)"
+                                    R"({"name":"one","template":"t","messages":[],"expect":"x"}]})");
+    const test::Output all =
+        test::run_weft({"conform", "/nowhere.json", damaged, nameless, unlisted, empty, right});
+    CHECK(all.status == 1);
+    CHECK(all.text == "1 passed, 4 failed, 0 skipped\n");
+    for (const std::string& file : {std::string("/nowhere.json"), damaged, nameless, unlisted})
+      CHECK(all.errors.find(file) != std::string::npos);
+    CHECK(all.errors.find(empty + ": the suite has no cases") != std::string::npos);
+
+    const test::Output none = test::run_weft({"conform", right, "--filter", "two*"});
+    CHECK(none.status == 2);
+    CHECK(none.text.empty());
+    CHECK(none.errors == "weft: [conform] no case is called 'two*'\n");
+    CHECK(test::run_weft({"conform", right, "--filter", "on?"}).text == "1 passed, 0 failed, 0 skipped\n");
+    CHECK(test::run_weft({"conform", kSuite, "--device", "webgpu:none"}).status == 2);
+  }
+
   TEST_CASE("a case that cannot be run fails alone") {
     const test::ScopedFolder folder;
     const HostTensor one{.dtype = DType::f32, .shape = {1, 1, 1}, .bytes = std::vector<std::byte>(4)};

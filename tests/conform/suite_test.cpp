@@ -31,6 +31,7 @@ struct Folder {
   fs::path path = fs::temp_directory_path() / fmt::format("weft-suite-{}", getpid());
   Folder() {
     fs::remove_all(path);
+    fs::create_directory(path);
     const HostTensor one{.dtype = DType::u8, .shape = {1}, .bytes = {std::byte{1}}};
     write_safetensors(path / "t.safetensors", {{"a", one}, {"b", one}, {"c", one}});
   }

@@ -50,6 +50,7 @@ TEST_SUITE("base: gguf writer") {
     writer.set("gone", false);
     writer.remove("gone");
     writer.remove("was never there");
+    std::filesystem::create_directory(folder.path / "new");
     writer.write(folder.path / "new" / "a.gguf", write_nothing);
 
     const Gguf first = Gguf::open(folder.path / "new" / "a.gguf");

@@ -79,6 +79,7 @@ TEST_SUITE("base: safetensors") {
   TEST_CASE("every dtype comes back as it was written, and no draft is left") {
     const Folder folder;
     const fs::path path = folder.path / "new/folder/all.safetensors";
+    create_folders_of(path);
     for (int round = 0; round < 2; ++round) {  // the second one replaces a file
       write_safetensors(path, samples());
       const Safetensors file = Safetensors::open(path);

@@ -415,6 +415,7 @@ TEST_SUITE("gpu language models") {
       std::filesystem::copy_file(kModel, file);
       CHECK(model.generate(text.prompt, greedy(2)).tokens ==
             std::vector<TokenId>(text.follows.begin(), text.follows.begin() + 2));
+    });
   }
 
   TEST_CASE("a prompt can be cancelled, and goes on from there") {

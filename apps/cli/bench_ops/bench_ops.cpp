@@ -13,6 +13,7 @@
 #include "array/host_tensor.h"
 #include "backend/select.h"
 #include "base/error.h"
+#include "base/standard_error.h"
 #include "bench_ops/cases.h"
 #include "bench_ops/copy.h"
 #include "bench_ops/timing.h"
@@ -120,7 +121,7 @@ void print_json(const DeviceEntry& entry, const std::vector<Result>& results, co
 
 /// On a terminal: which case is being measured, in one line that is overwritten.
 void show_progress(std::string_view name) {
-  if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r\033[K{}", name);
+  if (isatty(STDERR_FILENO)) to_stderr("\r\033[K{}", name);
 }
 
 }  // namespace

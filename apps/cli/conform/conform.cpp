@@ -4,12 +4,16 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
 #include <new>
 #include <optional>
 #include <stdexcept>
 
 #include "backend/select.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "base/standard_error.h"
 #include "conform/compare.h"
 #include "conform/model_suite.h"
 #include "conform/suite.h"
@@ -22,6 +26,8 @@ namespace {
 
 struct Totals {
   int passed = 0, failed = 0, skipped = 0;
+
+  int all() const { return passed + failed + skipped; }
 };
 
 /// The arrays of one case, on the device under test.
@@ -106,7 +112,9 @@ constexpr std::string_view kNoMemory = "its sizes are beyond this machine's memo
 
 /// Runs one case after the other; `difference(case)` says what differs, nothing when all is right.
 template <typename Cases, typename Difference>
-void run_cases(const Cases& cases, const Options& options, Totals& totals, const Difference& difference) {
+void run_cases(const std::string& file, const Cases& cases, const Options& options, Totals& totals,
+               const Difference& difference) {
+  if (cases.empty()) log(LogLevel::warn, "[conform] {}: the suite has no cases", file);
   for (const auto& c : cases) {
     if (!options.filter.empty() && fnmatch(options.filter.c_str(), c.name.c_str(), 0) != 0) continue;
     try {
@@ -132,23 +140,15 @@ void run_cases(const Cases& cases, const Options& options, Totals& totals, const
   }
 }
 
-const Device& opened(const Options& options, std::optional<Device>& device) {
-  if (!device) device = Device::open(device_wish(options.device).value);
-  return *device;
+void run_model_suite(const std::string& file, const Options& options, const Device& device, Totals& totals) {
+  run_cases(file, load_model_suite(file), options, totals,
+            [&](const ModelCase& c) { return model_difference(c, device); });
 }
 
-void run_model_suite(const std::string& file, const Options& options, std::optional<Device>& device,
-                     Totals& totals) {
-  opened(options, device);
-  run_cases(load_model_suite(file), options, totals,
-            [&](const ModelCase& c) { return model_difference(c, *device); });
-}
-
-void run_ops_suite(const std::string& file, const Options& options, std::optional<Device>& device,
-                   Totals& totals) {
-  opened(options, device);
+void run_ops_suite(const std::string& file, const Options& options, const Device& device, Totals& totals) {
   const OpsSuite suite = load_ops_suite(file);
-  run_cases(suite.cases, options, totals, [&](const Case& c) { return CaseRunner(suite, c, *device).run(); });
+  run_cases(file, suite.cases, options, totals,
+            [&](const Case& c) { return CaseRunner(suite, c, device).run(); });
 }
 
 std::string token_difference(const Tokenizer& tokenizer, const TokenizerCase& c) {
@@ -165,7 +165,7 @@ std::string token_difference(const Tokenizer& tokenizer, const TokenizerCase& c)
 void run_tokenizer_suite(const std::string& file, const Options& options, Totals& totals) {
   const TokenizerSuite suite = load_tokenizer_suite(file);
   const Tokenizer tokenizer = Tokenizer::open(suite.vocabulary);
-  run_cases(suite.cases, options, totals,
+  run_cases(file, suite.cases, options, totals,
             [&](const TokenizerCase& c) { return token_difference(tokenizer, c); });
 }
 
@@ -184,22 +184,38 @@ std::string chat_difference(const ChatCase& c) {
 }
 
 void run_chat_suite(const std::string& file, const Options& options, Totals& totals) {
-  run_cases(load_chat_suite(file).cases, options, totals, chat_difference);
+  run_cases(file, load_chat_suite(file).cases, options, totals, chat_difference);
 }
 
+/// A suite that cannot be run counts as one failure; the others go on.
 void run_suite(const std::string& file, const Options& options, std::optional<Device>& device,
                Totals& totals) {
-  const std::string kind = suite_kind(file);
-  if (kind == "ops")
-    run_ops_suite(file, options, device, totals);
-  else if (kind == "model")
-    run_model_suite(file, options, device, totals);
-  else if (kind == "tokenizer")
-    run_tokenizer_suite(file, options, totals);
-  else if (kind == "chat")
-    run_chat_suite(file, options, totals);
-  else
-    fail(ErrorKind::io, "[conform] {}: suites of kind {} are not known", file, one_line(kind));
+  const auto guarded = [&](const auto& work) {
+    try {
+      work();
+    } catch (const std::exception& e) {
+      if (std::ferror(stdout)) throw;  // nobody would read of the other suites either
+      to_stderr("weft: {}\n", e.what());
+      ++totals.failed;
+    }
+  };
+  std::optional<std::string> kind;
+  guarded([&] { kind = suite_kind(file); });
+  if (!kind) return;
+  // A device that is not there is the call's mistake, and no suite's.
+  if (!device && (kind == "ops" || kind == "model")) device = Device::open(device_wish(options.device).value);
+  guarded([&] {
+    if (kind == "ops")
+      run_ops_suite(file, options, *device, totals);
+    else if (kind == "model")
+      run_model_suite(file, options, *device, totals);
+    else if (kind == "tokenizer")
+      run_tokenizer_suite(file, options, totals);
+    else if (kind == "chat")
+      run_chat_suite(file, options, totals);
+    else
+      fail(ErrorKind::io, "[conform] {}: suites of kind {} are not known", file, one_line(*kind));
+  });
 }
 
 }  // namespace
@@ -208,6 +224,8 @@ int run(const Options& options) {
   Totals totals;
   std::optional<Device> device;  // opened by the first suite that computes
   for (const std::string& suite : options.suites) run_suite(suite, options, device, totals);
+  if (!options.filter.empty() && totals.all() == 0)
+    fail(ErrorKind::invalid, "[conform] no case is called '{}'", options.filter);
   fmt::print("{} passed, {} failed, {} skipped\n", totals.passed, totals.failed, totals.skipped);
   return totals.failed == 0 ? 0 : 1;
 }

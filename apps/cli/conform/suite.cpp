@@ -266,12 +266,17 @@ ChatSuite load_chat_suite(const std::filesystem::path& file) {
   const MappedFile mapping(file);
   const auto* text = reinterpret_cast<const char*>(mapping.bytes().data());
   const ordered_json suite = ordered_json::parse(text, text + mapping.bytes().size(), nullptr, false);
-  if (!suite.is_object() || suite.value("kind", "") != "chat") wrong_suite(file, "not a suite of kind chat");
+  if (!suite.is_object() || suite.value("kind", ordered_json()) != "chat")
+    wrong_suite(file, "not a suite of kind chat");
   ChatSuite result;
-  const std::string now = suite.value("strftime_now", "");
-  for (const ordered_json& value : suite.value("cases", ordered_json())) {
-    ChatCase c{.name = one_line(value.value("name", std::to_string(result.cases.size())))};
+  const ordered_json now = suite.value("strftime_now", ordered_json("")),
+                     cases = suite.value("cases", ordered_json());
+  if (!now.is_string() || !cases.is_array())
+    wrong_suite(file, "strftime_now is not a text, or cases is not a list");
+  for (const ordered_json& value : cases) {
+    ChatCase c{.name = std::to_string(result.cases.size())};
     try {
+      c.name = one_line(value.value("name", c.name));
       c.source = suite.at("templates").at(value.at("template").get<std::string>()).get<std::string>();
       c.input = {.messages = value.at("messages").dump(),
                  .tools = value.value("tools", ordered_json()).dump(),
@@ -279,7 +284,7 @@ ChatSuite load_chat_suite(const std::filesystem::path& file) {
                  .add_generation_prompt = value.value("add_generation_prompt", false),
                  .bos_token = value.value("bos_token", ""),
                  .eos_token = value.value("eos_token", ""),
-                 .now = now};
+                 .now = now.get<std::string>()};
       if (!value.contains("error")) c.expect = value.at("expect").get<std::string>();
     } catch (const ordered_json::exception&) {
       wrong_suite(file, fmt::format("case {} lacks a template, messages or what is expected", c.name));

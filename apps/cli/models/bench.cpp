@@ -17,6 +17,7 @@
 #include "llm/random_model.h"
 #include "models/commands.h"
 #include "models/model_flags.h"
+#include "models/numbers.h"
 #include "models/plot.h"
 #include "plan/eval.h"
 #include "pull/pull.h"
@@ -327,26 +328,26 @@ void add_bench(CLI::App& app, int& status) {
       ->excludes(model);
   command->add_option("-p,--n-prompt", flags->prompts, "Tokens of prompts; 0: none")
       ->delimiter(',')
-      ->check(at_least(0))
+      ->check(at_least<int64_t>(0))
       ->capture_default_str();
   command->add_option("-n,--n-gen", flags->counts, "New tokens; 0: none")
       ->delimiter(',')
-      ->check(at_least(0))
+      ->check(at_least<int64_t>(0))
       ->capture_default_str();
   command->add_option("-d,--n-depth,--ctx", flags->depths, "Tokens that are there already")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least<int64_t>(0))
       ->capture_default_str();
   command
       ->add_option("--batch", flags->batches,
                    "Sequences that get new tokens together; all but the first number at the first depth")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->check(at_least<int64_t>(1))
       ->capture_default_str();
   command->add_option("-r,--repetitions", flags->repeats, "Rounds")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least<int64_t>(1))
       ->capture_default_str();
-  command->add_option("-t,--threads", flags->threads, "Threads of the CPU")->check(CLI::PositiveNumber);
+  command->add_option("-t,--threads", flags->threads, "Threads of the CPU")->check(thread_count());
   command->add_option("--device", flags->device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command->add_flag("--exact", flags->exact, "Activations stay floats where weights are quantised");
   command->add_flag("--trace", flags->trace, "Then the time of each kernel, in one more round");

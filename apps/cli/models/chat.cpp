@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <iostream>
-
 #include "base/error.h"
+#include "base/standard_error.h"
+#include "input.h"
 #include "models/commands.h"
+#include "models/numbers.h"
 #include "models/conversation.h"
 #include "models/line_reader.h"
 #include "models/markdown.h"
@@ -47,14 +48,14 @@ class Chat {
   /// One question, one answer, and the end.
   void ask_once(const std::string& text) {
     answer(text);
-    fmt::print(stderr, "{}\n", stats_);
+    to_stderr("{}\n", stats_);
   }
 
   void run() {
     const bool terminal = isatty(STDIN_FILENO) == 1;
     if (terminal)
-      fmt::print(stderr, "{} on {}, context {}. /help tells more.\n", model_.architecture(),
-                 model_.device().name(), model_.context());
+      to_stderr("{} on {}, context {}. /help tells more.\n", model_.architecture(), model_.device().name(),
+                model_.context());
     LineReader reader(terminal);
     while (const std::optional<std::string> text = reader.read("> ")) {
       if (text->empty()) continue;
@@ -66,9 +67,10 @@ class Chat {
           if (cancelled_) fmt::print(stderr, "{}\n", stats_);
         }
       } catch (const Error& e) {  // of this line only; the conversation goes on
-        fmt::print(stderr, "weft: {}\n", e.what());
+        to_stderr("weft: {}\n", e.what());
       }
     }
+    check_input("chat");
   }
 
  private:
@@ -81,11 +83,11 @@ class Chat {
       options_.cancelled = [&] { return interrupt.happened(); };
       const GenerateResult result = model_.generate(prompt, options_, [&](const GeneratedToken& token) {
         fmt::print("{}", shown.push(token.text));
-        std::fflush(stdout);
+        term::flush();
         return true;
       });
       fmt::print("{}\n", shown.finish());
-      std::fflush(stdout);
+      term::flush();
       cancelled_ = result.reason == FinishReason::cancelled;
       if (cancelled_ && result.tokens.empty())
         conversation_.forget_last();
@@ -120,7 +122,7 @@ class Chat {
     } else {
       fail(ErrorKind::invalid, "there is no {}; /help lists what there is", word);
     }
-    std::fflush(stdout);
+    term::flush();
     return true;
   }
 
@@ -137,19 +139,20 @@ void add_chat(CLI::App& app, int& status) {
   const auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("chat", "Talk with a language model");
   flags->model.add_to(*command);
-  command->add_option("-p,--prompt", flags->prompt, "One question: its answer, and the end");
+  CLI::Option* prompt =
+      command->add_option("-p,--prompt", flags->prompt, "One question: its answer, and the end");
   command->add_option("--system,--system-prompt", flags->system, "What the model is told about its role");
   command->add_option("--chat-template", flags->form,
                       "Another template: a .jinja file, or a name such as chatml, llama2 or alpaca");
   command->add_option("-n,--predict,--n-predict", flags->count, "Tokens of an answer; -1: until it ends")
-      ->check(at_least(-1))
+      ->check(at_least<int64_t>(-1))
       ->capture_default_str();
   flags->sampler.add_to(*command);
   flags->draft.add_to(*command);
   check_numbers(*command);
-  command->callback([&status, flags] {
+  command->callback([&status, flags, prompt] {
     Chat chat(*flags);
-    flags->prompt.empty() ? chat.run() : chat.ask_once(flags->prompt);
+    prompt->count() == 0 ? chat.run() : chat.ask_once(flags->prompt);
     status = 0;
   });
 }

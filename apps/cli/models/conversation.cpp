@@ -1,6 +1,6 @@
 #include "models/conversation.h"
 
-#include "base/paths.h"
+#include "base/draft_file.h"
 #include "llm/chat_prompt.h"
 #include "weft/error.h"
 
@@ -46,7 +46,9 @@ std::vector<TokenId> Conversation::prompt() const {
 }
 
 void Conversation::save(const std::filesystem::path& file) const {
-  write_text(file, text_of(ordered_json{{"messages", messages_}}, 2) + "\n");
+  DraftFile draft(file);
+  draft.write(text_of(ordered_json{{"messages", messages_}}, 2) + "\n");
+  draft.finish();
 }
 
 }  // namespace weft::cli

@@ -6,6 +6,8 @@
 
 #include <iostream>
 
+#include "base/standard_error.h"
+
 namespace weft::cli {
 namespace {
 
@@ -83,8 +85,8 @@ std::optional<std::string> LineReader::edited(const std::string& prompt) {
   size_t back = 0;  // lines back in the history
   const auto draw = [&] {
     const size_t behind = characters(std::string_view(edit.text).substr(edit.at));
-    fmt::print(stderr, "\r\x1b[K{}{}", prompt, edit.text);
-    if (behind > 0) fmt::print(stderr, "\x1b[{}D", behind);
+    to_stderr("\r\x1b[K{}{}", prompt, edit.text);
+    if (behind > 0) to_stderr("\x1b[{}D", behind);
   };
   const auto recall = [&](size_t lines) {
     if (lines > history_.size()) return;
@@ -96,15 +98,15 @@ std::optional<std::string> LineReader::edited(const std::string& prompt) {
     char key = 0;
     if (!read_byte(key)) return std::nullopt;
     if (key == kEnter || key == '\n') {
-      fmt::print(stderr, "\n");
+      to_stderr("\n");
       return edit.text;
     }
     if (key == kCtrlD && edit.text.empty()) {
-      fmt::print(stderr, "\n");
+      to_stderr("\n");
       return std::nullopt;
     }
     if (key == kCtrlC) {
-      fmt::print(stderr, "\n");
+      to_stderr("\n");
       edit.set("");
     } else if (key == kDelete || key == kBackspace) {
       edit.erase_left();

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <charconv>
 #include <csignal>
 #include <optional>
 
 #include "backend/select.h"
+#include "base/env.h"
 #include "base/error.h"
+#include "models/numbers.h"
 #include "pull/pull.h"
 #include "term.h"
 
@@ -24,15 +25,6 @@ void on_interrupt(int) {
   }
 }
 
-/// The whole text as a number, where it is one that Number can be.
-template <typename Number>
-std::optional<Number> number_in(std::string_view text) {
-  Number value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 template <typename Number = double>
 Number number_after(std::string_view text, std::string_view what) {
   const std::optional<Number> value = number_in<Number>(text);
@@ -40,42 +32,24 @@ Number number_after(std::string_view text, std::string_view what) {
   return *value;
 }
 
-template <typename Number>
-std::string no_number(const std::string& text) {
-  return number_in<Number>(text) ? "" : fmt::format("'{}' is not a number that it takes", text);
-}
-
 }  // namespace
 
-CLI::Validator at_least(int64_t least) {
-  return {[least](const std::string& text) {
-            const std::optional<int64_t> value = number_in<int64_t>(text);
-            return value && *value >= least ? ""
-                                            : fmt::format("'{}' is not a whole number from {}", text, least);
-          },
-          ""};
+CLI::Validator thread_count() {
+  return between<int64_t>(1, env::most_threads());
 }
 
-void check_numbers(CLI::App& command) {
-  for (CLI::Option* option : command.get_options()) {
-    const std::string type = option->get_type_name();
-    if (type.starts_with("INT")) option->check(no_number<int64_t>);
-    if (type.starts_with("FLOAT")) option->check(no_number<double>);
-  }
-}
-
-void ModelFlags::add_to(CLI::App& command) {
+void ModelFlags::add_to(CLI::App& command, std::string_view usual_context) {
   command
       .add_option("model,-m,--model", model,
                   "A GGUF file, a folder of Hugging Face's, or a name that `weft pull` knows")
       ->required();
   command.add_option("--device", device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
-  command.add_option("-c,--ctx-size", context, "Tokens of context; default: the model's, up to 4096")
-      ->check(at_least(0));
+  command.add_option("-c,--ctx-size", context, fmt::format("Tokens of context; default: {}", usual_context))
+      ->check(at_least<int64_t>(0));
   command.add_option("-t,--threads", threads, "Threads of the CPU; default: all cores")
-      ->check(CLI::PositiveNumber);
+      ->check(thread_count());
   command.add_option("--gpu-layers,--n-gpu-layers", gpu_layers, "Layers on the GPU; default: as many as fit")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least<int64_t>(0));
   command.add_option("--cache-type", cache_type, "Keys and values as f32, f16, q8_0 or q4_0")
       ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0"}));
   command.add_option("--lora", loras, "A LoRA adapter to add; may be given several times");
@@ -121,10 +95,10 @@ void DraftFlags::add_to(CLI::App& command) {
       "-md; a smaller model of the same vocabulary that guesses tokens: the same text, sooner");
   command.add_flag("--lookup", options.lookup, "Guess tokens that followed the same words before");
   command.add_option("--draft-max,--draft,--draft-n", options.max, "Tokens of a guess")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least<int64_t>(0))
       ->capture_default_str();
   command.add_option("--draft-min,--draft-n-min", options.min, "Shorter guesses are not used")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least<int64_t>(0))
       ->capture_default_str();
   command.add_option("--draft-p-min", options.p_min, "How sure the smaller model has to be")
       ->capture_default_str();

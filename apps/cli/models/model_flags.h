@@ -2,17 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 
 #include "weft/llm.h"
 
 /// Flags that commands about models share: llama.cpp's names where it has them.
 namespace weft::cli {
 
-/// A check of a whole number that is not smaller.
-CLI::Validator at_least(int64_t least);
-/// Numbers of a command have to be numbers: CLI11 reads nothing as 0, and what is too large as the largest.
-void check_numbers(CLI::App& command);
-
+CLI::Validator thread_count();  ///< what --threads takes
 /// --threads for every backend that is opened from now on; 0: as the environment says.
 void use_threads(int64_t threads);
 
@@ -23,8 +20,8 @@ struct ModelFlags {
   std::vector<std::string> scaled_loras;  ///< FILE:SCALE
   bool exact = false;
 
-  /// The model is a positional argument or -m.
-  void add_to(CLI::App& command);
+  /// The model is a positional argument or -m. `usual_context`: what --ctx-size is when it is not given.
+  void add_to(CLI::App& command, std::string_view usual_context = "the model's, up to 4096");
   /// The file or folder that the model's name stands for; downloads it where it has to.
   std::filesystem::path path() const;
   /// Loads it, with a progress bar on a terminal.

@@ -6,9 +6,11 @@
 
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/standard_error.h"
 #include "llm/logits.h"
 #include "models/commands.h"
 #include "models/model_flags.h"
+#include "models/numbers.h"
 
 namespace weft::cli {
 namespace {
@@ -19,6 +21,9 @@ struct Flags {
   int64_t chunks = -1;
   bool json = false;
 };
+
+constexpr int64_t kUsualWindow = 512;
+constexpr int64_t kLeastWindow = 3;  // a token of its second half, and the one that follows
 
 /// -log p(next) of one row of logits.
 double surprise(std::span<const float> logits, TokenId next) {
@@ -31,7 +36,11 @@ int perplexity(const Flags& flags) {
   const std::optional<std::string> text = read_text(flags.file);
   if (!text) fail(ErrorKind::io, "[perplexity] {}: cannot be read", flags.file);
   ModelFlags model_flags = flags.model;
-  if (model_flags.context == 0) model_flags.context = 512;
+  if (model_flags.context == 0) model_flags.context = kUsualWindow;
+  if (model_flags.context < kLeastWindow)
+    fail(ErrorKind::invalid, "[perplexity] a window of {} has nothing to foresee; -c has to be {} or more",
+         model_flags.context, kLeastWindow);
+  if (flags.chunks == 0) fail(ErrorKind::invalid, "[perplexity] no window is to be read: --chunks is 0");
   LanguageModel model = model_flags.open();
   const Tokenizer& tokenizer = model.tokenizer();
   const std::vector<TokenId> tokens = tokenizer.encode(*text, {.add_special = true});
@@ -54,8 +63,8 @@ int perplexity(const Flags& flags) {
       const double nll = surprise(std::span(logits).subspan(i * width, width), part[i + 1]);
       sum += nll, squares += nll * nll, ++counted;
     }
-    fmt::print(stderr, "[{}]{:.4f}{}", chunk + 1, std::exp(sum / static_cast<double>(counted)),
-               chunk + 1 == count ? "\n" : ",");
+    to_stderr("[{}]{:.4f}{}", chunk + 1, std::exp(sum / static_cast<double>(counted)),
+              chunk + 1 == count ? "\n" : ",");
   }
   const double n = static_cast<double>(counted), mean = sum / n, value = std::exp(mean);
   const double error =
@@ -75,9 +84,9 @@ int perplexity(const Flags& flags) {
 void add_perplexity(CLI::App& app, int& status) {
   const auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("perplexity", "How well a model foresees a text");
-  flags->model.add_to(*command);
+  flags->model.add_to(*command, std::to_string(kUsualWindow));
   command->add_option("-f,--file", flags->file, "The text")->required();
-  command->add_option("--chunks", flags->chunks, "Windows to read; default: all");
+  command->add_option("--chunks", flags->chunks, "Windows to read; -1: all");
   command->add_flag("--json", flags->json, "For programs: one JSON object");
   check_numbers(*command);
   command->callback([&status, flags] { status = perplexity(*flags); });

@@ -1,13 +1,16 @@
 #include <fmt/format.h>
 
-#include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/draft_file.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/standard_error.h"
+#include "input.h"
 #include "models/commands.h"
+#include "models/numbers.h"
 #include "models/model_flags.h"
+#include "term.h"
 
 namespace weft::cli {
 namespace {
@@ -30,8 +33,7 @@ std::string read_or_fail(const std::string& file) {
 
 std::string prompt_of(const RunFlags& flags, bool given) {
   if (!flags.prompt_file.empty()) return read_or_fail(flags.prompt_file);
-  if (given) return flags.prompt;
-  return {std::istreambuf_iterator<char>(std::cin), {}};
+  return given ? flags.prompt : read_input("run");
 }
 
 const char* name_of(FinishReason reason) {
@@ -49,6 +51,7 @@ const char* name_of(FinishReason reason) {
 }
 
 int run(const RunFlags& flags, bool has_prompt) {
+  if (!flags.prompt_cache.empty()) writable_target(flags.prompt_cache);  // before the work, not after it
   const std::string prompt = prompt_of(flags, has_prompt);
   GenerateOptions options{.sampler = flags.sampler.checked(),
                           .max_tokens = flags.count,
@@ -72,7 +75,7 @@ int run(const RunFlags& flags, bool has_prompt) {
   const GenerateResult result = model.generate(ids, options, [&](const GeneratedToken& token) {
     if (!flags.json) {
       fmt::print("{}", token.text);
-      std::fflush(stdout);
+      term::flush();
     }
     if (token.logprob) {
       nlohmann::json top = nlohmann::json::array();
@@ -98,8 +101,8 @@ int run(const RunFlags& flags, bool has_prompt) {
   } else {
     fmt::print("\n");
   }
-  std::fflush(stdout);
-  fmt::print(stderr, "{}\n", statistics(model, result));
+  term::flush();
+  to_stderr("{}\n", statistics(model, result));
   if (!flags.prompt_cache.empty()) model.save_cache(flags.prompt_cache);
   return 0;
 }
@@ -114,7 +117,7 @@ void add_run(CLI::App& app, int& status) {
       command->add_option("-p,--prompt", flags->prompt, "The text; default: standard input");
   command->add_option("-f,--file", flags->prompt_file, "A file with the text")->excludes(prompt);
   command->add_option("-n,--predict,--n-predict", flags->count, "Tokens to make; -1: until the text ends")
-      ->check(at_least(-1))
+      ->check(at_least<int64_t>(-1))
       ->capture_default_str();
   command->add_option("-r,--reverse-prompt,--stop", flags->stops, "Texts that end the answer");
   command->add_option("--grammar", flags->grammar, "The answer follows this grammar (GBNF)");
@@ -122,13 +125,13 @@ void add_run(CLI::App& app, int& status) {
   command->add_option("-j,--json-schema", flags->schema, "The answer is JSON of this schema; {} is any");
   command->add_flag("--ignore-eos", flags->ignore_end, "Go on where the model would end");
   command->add_option("--keep", flags->keep, "Tokens that stay when the context is full; -1: the prompt")
-      ->check(at_least(-1))
+      ->check(at_least<int64_t>(-1))
       ->capture_default_str();
   command->add_flag("--no-context-shift", flags->no_shift, "End when the context is full");
   command->add_option("--prompt-cache", flags->prompt_cache, "A file to keep what was computed for the text");
   CLI::Option* json = command->add_flag("--json", flags->json, "For programs: one JSON object");
   command->add_option("--logprobs", flags->logprobs, "Report so many candidates with each token")
-      ->check(at_least(0))
+      ->check(at_least<int64_t>(0))
       ->needs(json);
   flags->sampler.add_to(*command);
   flags->draft.add_to(*command);

@@ -9,6 +9,7 @@
 #include "backend/select.h"
 #include "base/error.h"
 #include "models/commands.h"
+#include "models/numbers.h"
 #include "pull/pull.h"
 
 namespace weft::cli {
@@ -51,14 +52,20 @@ int verify(const Flags& flags) {
   // What the CPU gives is right to rounding, and rounding may decide where two tokens are as likely.
   const double max = flags.max.value_or(flags.text.empty() ? 0.005 : INFINITY),
                top1 = flags.top1.value_or(flags.text.empty() ? 1 : 0.99);
-  const bool right = got.max <= max && got.top1 >= top1 && got.same_greedy;
+  std::string wrong;  // the first criterion that is not met
+  if (!(got.max <= max))
+    wrong = fmt::format("largest difference {:.3g}, allowed {:.3g}", got.max, max);
+  else if (!(got.top1 >= top1))
+    wrong = fmt::format("top-1 agreement {:.2f} %, wanted {:.2f} %", 100 * got.top1, 100 * top1);
+  else if (!got.same_greedy)
+    wrong = "the greedy continuation differs";
   if (flags.json) {
     fmt::print("{}\n", nlohmann::json{{"max", got.max},
                                       {"mean", got.mean},
                                       {"top1", got.top1},
                                       {"kl", got.kl},
                                       {"same_greedy", got.same_greedy},
-                                      {"right", right}}
+                                      {"right", wrong.empty()}}
                            .dump());
   } else {
     fmt::print("largest difference  {:.3g} (allowed {:.3g})\nmean difference     {:.3g}\n", got.max, max,
@@ -66,7 +73,8 @@ int verify(const Flags& flags) {
     fmt::print("top-1 agreement     {:.2f} %\nmean KL divergence  {:.3g}\n", 100 * got.top1, got.kl);
     if (expected.follow > 0) fmt::print("greedy continuation {}\n", got.same_greedy ? "the same" : "differs");
   }
-  return right ? 0 : 1;
+  if (wrong.empty()) return 0;
+  fail(ErrorKind::io, "[verify] {}", wrong);
 }
 
 }  // namespace
@@ -82,9 +90,12 @@ void add_verify(CLI::App& app, int& status) {
   command->add_option("--text", flags->text, "What the CPU gives for this text is expected");
   command->add_option("--device", flags->device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command->add_option("--lora", flags->lora, "A LoRA adapter to add");
-  command->add_option("--max", flags->max, "Largest difference of a logit that is allowed; default: 0.005");
-  command->add_option("--top1", flags->top1,
-                      "Share of likeliest tokens that have to be right; default: all, 0.99 of a text");
+  command->add_option("--max", flags->max, "Largest difference of a logit that is allowed; default: 0.005")
+      ->check(at_least(0.0));
+  command
+      ->add_option("--top1", flags->top1,
+                   "Share of likeliest tokens that have to be right; default: all, 0.99 of a text")
+      ->check(between(0.0, 1.0));
   command->add_flag("--exact", flags->exact, "Activations stay floats where weights are quantised");
   command->add_flag("--json", flags->json, "For programs: one JSON object");
   command->callback([&status, flags] { status = verify(*flags); });

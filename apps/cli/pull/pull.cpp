@@ -93,6 +93,7 @@ void fetch(const Request& request, const std::string& sha256, const Part& part) 
 /// A file of the archive, or all below a folder, becomes `target`.
 void unpack(const Zip& archive, const std::string& member, const fs::path& target) {
   const auto write = [&](const std::string& name, const fs::path& file) {
+    create_folders_of(file);
     DraftFile draft(file);
     archive.read(name, [&](std::span<const std::byte> bytes) { draft.write(bytes); });
     draft.finish();
@@ -187,6 +188,17 @@ fs::path pull(const Source& source) {
   return target;
 }
 
+/// A safetensors file has weights only: the model is the folder around it.
+fs::path model_of(const fs::path& file) {
+  std::error_code ignored;
+  if (file.extension() != ".safetensors" || fs::is_directory(file, ignored)) return file;
+  const fs::path folder = fs::absolute(file).parent_path();
+  for (const char* config : {"config.json", "adapter_config.json"})
+    if (fs::exists(folder / config, ignored)) return folder;
+  fail(ErrorKind::io, "[model] {}: there is no config.json beside it, and weights alone are no model",
+       file.string());
+}
+
 }  // namespace
 
 int run(const std::string& name) {
@@ -198,7 +210,7 @@ int run(const std::string& name) {
 
 fs::path resolve_model(const std::string& name) {
   std::error_code ignored;
-  if (fs::exists(name, ignored)) return name;
+  if (fs::exists(name, ignored)) return model_of(name);
   if (const std::optional<Source> source = source_of(name)) return pull(*source);
   fail(ErrorKind::io, "[model] '{}' is no file, and no name of a model: there are {}", name, forms());
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/draft_file.h"
 #include "base/error.h"
 #include "base/threads.h"
 #include "io/gguf.h"
@@ -177,6 +178,7 @@ int run(const Options& options) {
   std::error_code ignored;
   if (std::filesystem::equivalent(options.in, options.out, ignored))
     fail(ErrorKind::invalid, "[quantize] {} is the input; write to another file", options.out);
+  writable_target(options.out);  // before a model is downloaded or read
   const std::filesystem::path path = pull::resolve_model(options.in);
   const llm::ModelFile model = llm::ModelFile::open(path);
   const std::vector<Tensor> tensors = tensors_of(model);
