@@ -329,12 +329,16 @@ TEST_SUITE("cli: models") {
       CHECK(out.text.empty());
       return out.errors.substr(0, out.errors.find('\n'));
     };
-    CHECK(line({"run", kModel, "-p", "x", "-c", "-1"}) == "weft: --ctx-size: has to be 0 or more, not -1");
+    CHECK(line({"run", kModel, "-p", "x", "-c", "-1"}) ==
+          "weft: --ctx-size: has to be 0 to 16777216, not -1");
+    CHECK(line({"run", kModel, "-p", "x", "-c", "99999999999"}).ends_with(", not 99999999999"));
+    CHECK(line({"run", kModel, "-p", "x", "--draft-max", "-1", "-md", kModel}) ==
+          "weft: --draft-max: has to be 0 or more, not -1");
     CHECK(line({"run", kModel, "-p", "x", "-t", "0"}).starts_with("weft: --threads: has to be 1 to "));
     CHECK(line({"run", kModel, "-p", "x", "-t", "10000"}).ends_with(", not 10000"));
     CHECK(line({"run", kModel, "-p", "x", "-t", "two"}) == "weft: --threads: 'two' is not a whole number");
     CHECK(line({"bench", kModel, "-r", "0"}) == "weft: --repetitions: has to be 1 or more, not 0");
-    CHECK(line({"bench", kModel, "-d", "1,-5"}) == "weft: --n-depth: has to be 0 or more, not -5");
+    CHECK(line({"bench", kModel, "-d", "1,-5"}) == "weft: --n-depth: has to be 0 to 16777216, not -5");
     CHECK(line({"bench", kModel, "-t", "10000"}).ends_with(", not 10000"));
 
     const std::string text = WEFT_SOURCE_DIR "/README.md";

@@ -336,7 +336,7 @@ void add_bench(CLI::App& app, int& status) {
       ->capture_default_str();
   command->add_option("-d,--n-depth,--ctx", flags->depths, "Tokens that are there already")
       ->delimiter(',')
-      ->check(at_least<int64_t>(0))
+      ->check(token_count())
       ->capture_default_str();
   command
       ->add_option("--batch", flags->batches,

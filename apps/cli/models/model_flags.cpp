@@ -34,6 +34,10 @@ Number number_after(std::string_view text, std::string_view what) {
 
 }  // namespace
 
+CLI::Validator token_count() {
+  return between<int64_t>(0, int64_t{1} << 24);
+}
+
 CLI::Validator thread_count() {
   return between<int64_t>(1, env::most_threads());
 }
@@ -45,7 +49,7 @@ void ModelFlags::add_to(CLI::App& command, std::string_view usual_context) {
       ->required();
   command.add_option("--device", device, "auto, cpu, webgpu, webgpu:N or webgpu:NAME");
   command.add_option("-c,--ctx-size", context, fmt::format("Tokens of context; default: {}", usual_context))
-      ->check(at_least<int64_t>(0));
+      ->check(token_count());
   command.add_option("-t,--threads", threads, "Threads of the CPU; default: all cores")
       ->check(thread_count());
   command.add_option("--gpu-layers,--n-gpu-layers", gpu_layers, "Layers on the GPU; default: as many as fit")

@@ -9,6 +9,7 @@
 /// Flags that commands about models share: llama.cpp's names where it has them.
 namespace weft::cli {
 
+CLI::Validator token_count();   ///< what --ctx-size takes: tables for a billion tokens would take minutes
 CLI::Validator thread_count();  ///< what --threads takes
 /// --threads for every backend that is opened from now on; 0: as the environment says.
 void use_threads(int64_t threads);
