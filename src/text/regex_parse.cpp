@@ -368,18 +368,18 @@ class Parser {
     if (++depth_ > kMaxDepth) wrong("nested too deeply");
     const bool negative = take("^");
     const auto cased = [&](const CodeSet& set) { return flags_.any_case ? set.any_case() : set; };
-    CodeSet all = ~CodeSet(), part;
+    CodeSet all = ~CodeSet();
+    CodeSet::Union part;
     for (bool first = true; first || !looking_at("]"); first = false) {
       if (take("&&")) {
-        all = all & cased(part);
-        part = CodeSet();
+        all = all & cased(part.take());
       } else {
-        part = part | class_item();
+        part.add(class_item());
       }
     }
     ++pos_;
     --depth_;
-    all = all & cased(part);
+    all = all & cased(part.take());
     return negative ? ~all : all;
   }
 
