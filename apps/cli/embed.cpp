@@ -5,10 +5,10 @@
 
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "backend/select.h"
 #include "base/error.h"
+#include "io/json.h"
 #include "llm/embed.h"
 #include "pull/pull.h"
 
@@ -32,7 +32,7 @@ int embed(const EmbedOptions& options) {
   size_t number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
-    const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json value = parse_json(line, fmt::format("[embed] line {} of the input", number));
     if (!value.is_string()) fail(ErrorKind::io, "[embed] line {} of the input is not a JSON string", number);
     print_vector(embedder, value.get<std::string>());
   }

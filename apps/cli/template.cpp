@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "io/json.h"
 #include "pull/pull.h"
 #include "weft/chat.h"
 #include "weft/text.h"
@@ -20,7 +20,7 @@ using json = nlohmann::ordered_json;  // templates show tools in the order in wh
 
 ChatInput read_input(std::istream& in) {
   const std::string text(std::istreambuf_iterator<char>(in), {});
-  json object = json::parse(text, nullptr, false);
+  json object = parse_json<json>(text, "[template] the input");
   if (!object.is_object()) fail(ErrorKind::io, "[template] the input is not a JSON object");
   const auto take = [&](const char* name, const json& otherwise) {
     json value = object.value(name, otherwise);

@@ -4,9 +4,9 @@
 
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "io/json.h"
 #include "pull/pull.h"
 #include "weft/text.h"
 
@@ -44,7 +44,7 @@ int tokenize(const TokenizeOptions& options) {
   size_t number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
-    const json value = json::parse(line, nullptr, false);
+    const json value = parse_json(line, fmt::format("[tokenize] line {} of the input", number));
     if (!value.is_string())
       fail(ErrorKind::io, "[tokenize] line {} of the input is not a JSON string", number);
     print_tokens(tokenizer, value.get<std::string>(), options);

@@ -4,10 +4,9 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "io/mapped_file.h"
+#include "io/json.h"
 
 namespace weft::conform {
 namespace {
@@ -177,11 +176,11 @@ class Reader {
   const Safetensors& tensors_;
 };
 
-json parse_json(const std::filesystem::path& file) {
-  const MappedFile mapping(file);
-  const char* begin = reinterpret_cast<const char*>(mapping.bytes().data());
+json parse_file(const std::filesystem::path& file) {
+  const std::string text = read_text_file(file);
+  check_json_depth(text, "[conform] " + file.string());
   try {
-    return json::parse(begin, begin + mapping.bytes().size());
+    return json::parse(text);
   } catch (const json::parse_error& e) {
     fail(ErrorKind::io, "[conform] {}: not valid JSON at byte {}", file.string(), e.byte);
   } catch (const json::exception&) {  // a number that no double holds
@@ -194,7 +193,7 @@ json parse_json(const std::filesystem::path& file) {
 }
 
 json parse_suite(const std::filesystem::path& file) {
-  json suite = parse_json(file);
+  json suite = parse_file(file);
   if (!suite.is_object()) wrong_suite(file, "not a JSON object");
   if (suite.value("format", json()) != 1) wrong_suite(file, "format is not 1, the only one known");
   return suite;
@@ -263,15 +262,18 @@ TokenizerSuite load_tokenizer_suite(const std::filesystem::path& file) {
 
 ChatSuite load_chat_suite(const std::filesystem::path& file) {
   using nlohmann::ordered_json;  // templates show the keys of tools in their order
-  const MappedFile mapping(file);
-  const auto* text = reinterpret_cast<const char*>(mapping.bytes().data());
-  const ordered_json suite = ordered_json::parse(text, text + mapping.bytes().size(), nullptr, false);
-  if (!suite.is_object() || suite.value("kind", "") != "chat") wrong_suite(file, "not a suite of kind chat");
+  const auto suite = read_json<ordered_json>(file, "[conform]");
+  if (!suite.is_object() || suite.value("kind", ordered_json()) != "chat")
+    wrong_suite(file, "not a suite of kind chat");
   ChatSuite result;
-  const std::string now = suite.value("strftime_now", "");
-  for (const ordered_json& value : suite.value("cases", ordered_json())) {
-    ChatCase c{.name = one_line(value.value("name", std::to_string(result.cases.size())))};
+  const ordered_json now = suite.value("strftime_now", ordered_json(""));
+  const ordered_json cases = suite.value("cases", ordered_json::array());
+  if (!now.is_string() || !cases.is_array())
+    wrong_suite(file, "strftime_now is not a text, or cases is not a list");
+  for (const ordered_json& value : cases) {
+    ChatCase c{.name = std::to_string(result.cases.size())};
     try {
+      if (value.contains("name")) c.name = one_line(value.at("name").get<std::string>());
       c.source = suite.at("templates").at(value.at("template").get<std::string>()).get<std::string>();
       c.input = {.messages = value.at("messages").dump(),
                  .tools = value.value("tools", ordered_json()).dump(),
@@ -279,7 +281,7 @@ ChatSuite load_chat_suite(const std::filesystem::path& file) {
                  .add_generation_prompt = value.value("add_generation_prompt", false),
                  .bos_token = value.value("bos_token", ""),
                  .eos_token = value.value("eos_token", ""),
-                 .now = now};
+                 .now = now.get<std::string>()};
       if (!value.contains("error")) c.expect = value.at("expect").get<std::string>();
     } catch (const ordered_json::exception&) {
       wrong_suite(file, fmt::format("case {} lacks a template, messages or what is expected", c.name));
