@@ -12,17 +12,16 @@ namespace {
 
 void encode_text(const TokenizerData& data, std::string_view text, bool at_start, bool trusted,
                  std::vector<TokenId>& out) {
-  std::string normalized(text);
-  for (const Normalizer& normalize : data.normalizers) normalize(normalized);
-  const TrustedRanges whole = trusted ? TrustedRanges{{0, normalized.size()}} : TrustedRanges{};
-  for (const AddedTokens::Part& part : data.added_normalized.split(normalized, whole)) {
+  const std::string clean = normalized(text, data.normalizers);
+  const TrustedRanges whole = trusted ? TrustedRanges{{0, clean.size()}} : TrustedRanges{};
+  for (const AddedTokens::Part& part : data.added_normalized.split(clean, whole)) {
     if (part.token != kNoToken) {
       out.push_back(part.token);
       continue;
     }
     Pieces pieces{.text = std::string(part.text), .spans = {{0, part.text.size()}}};
-    pieces.at_start = at_start && part.text.data() == normalized.data();
-    for (const PreTokenizer& cut : data.pre_tokenizers) cut(pieces);
+    pieces.at_start = at_start && part.text.data() == clean.data();
+    cut(pieces, data.pre_tokenizers);
     data.model->encode(pieces, out);
   }
 }
