@@ -12,6 +12,7 @@ namespace weft::llm {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 24;  // no size of a model is larger
+constexpr int64_t kMostOfHead = 65'536;
 
 /// A number per layer, or one for all of them.
 int64_t of_layer(const ModelFile& file, std::string_view key, size_t layer, int64_t fallback) {
@@ -30,7 +31,7 @@ RopeConfig rope_of(const ModelFile& file, int64_t head_dim) {
   rope.dims = file.integer("rope.dimension_count").value_or(head_dim);
   if (rope.dims < 0 || rope.dims > head_dim || rope.dims % 2 != 0)
     fail(ErrorKind::io, "[model] {}: 'rope.dimension_count' is {} of {}", file.name, rope.dims, head_dim);
-  rope.base = file.number("rope.freq_base").value_or(10'000);
+  rope.base = file.positive("rope.freq_base").value_or(10'000);
   rope.scaling = file.text("rope.scaling.type").value_or("none");
   rope.factor = file.number("rope.scaling.factor").value_or(file.number("rope.scale_linear").value_or(1));
   if (rope.factor <= 0) rope.factor = 1;
@@ -86,8 +87,10 @@ Config::Config(const ModelFile& file) : architecture(file.architecture) {
     fail(ErrorKind::io, "[model] {}: 'attention.head_count' is missing", file.name);
   head_dim = file.integer("attention.key_length").value_or(heads > 0 ? width / heads : 0);
   value_dim = file.integer("attention.value_length").value_or(head_dim);
-  if (head_dim <= 0 || value_dim <= 0 || head_dim > kMost || value_dim > kMost)
-    fail(ErrorKind::io, "[model] {}: heads of {} and {} elements", file.name, head_dim, value_dim);
+  if (head_dim <= 0 || value_dim <= 0 || head_dim > kMostOfHead || value_dim > kMostOfHead)
+    fail(ErrorKind::io,
+         "[model] {}: heads of {} and {} elements ('attention.key_length', '.value_length'); at most {}",
+         file.name, head_dim, value_dim, kMostOfHead);
   ropes.push_back(rope_of(file, head_dim));
   attention_scale = file.number("attention.scale").value_or(1 / std::sqrt(static_cast<double>(head_dim)));
   if (attention_scale == 0) attention_scale = 1 / std::sqrt(static_cast<double>(head_dim));
@@ -142,6 +145,15 @@ void Config::alternate(const ModelFile& file, int64_t window, int64_t period) {
     layers[i].window = of_layer(file, "attention.layer_windows", i, local ? window : 0);
     if (ropes.size() > 1) layers[i].rope = layers[i].window > 0 ? 1 : 0;
   }
+}
+
+void Config::check_heads(const ModelFile& file) const {
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (const char* projection : {"attn_q", "attn_qkv"})
+      if (const std::string name = fmt::format("blk.{}.{}.weight", i, projection);
+          file.has(name) && file.rows(name) / head_dim < layers[i].heads)
+        fail(ErrorKind::io, "[model] {}: tensor '{}' is {}, too small for {} heads of {} elements", file.name,
+             name, to_string(file.tensor(name).shape), layers[i].heads, head_dim);
 }
 
 void Config::read_activation(const ModelFile& file) {
