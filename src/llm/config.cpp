@@ -15,16 +15,25 @@ constexpr int64_t kMost = int64_t{1} << 24;  // no size of a model is larger
 constexpr int64_t kMostOfHead = 65'536;
 
 /// A number per layer, or one for all of them.
-int64_t of_layer(const ModelFile& file, std::string_view key, size_t layer, int64_t fallback) {
-  const std::vector<double> all = file.numbers(key);
-  if (all.empty()) return fallback;
-  if (all.size() > 1 && layer >= all.size())
-    fail(ErrorKind::io, "[model] {}: '{}' has {} values", file.name, key, all.size());
-  const double value = all[all.size() == 1 ? 0 : layer];
-  if (!(value >= 0 && value <= static_cast<double>(kMost)))
-    fail(ErrorKind::io, "[model] {}: '{}' is {}", file.name, key, value);
-  return static_cast<int64_t>(value);
-}
+class PerLayer {
+ public:
+  PerLayer(const ModelFile& file, std::string_view key) : file_(file), key_(key), all_(file.numbers(key)) {}
+
+  int64_t at(size_t layer, int64_t fallback) const {
+    if (all_.empty()) return fallback;
+    if (all_.size() > 1 && layer >= all_.size())
+      fail(ErrorKind::io, "[model] {}: '{}' has {} values", file_.name, key_, all_.size());
+    const double value = all_[all_.size() == 1 ? 0 : layer];
+    if (!(value >= 0 && value <= static_cast<double>(kMost)))
+      fail(ErrorKind::io, "[model] {}: '{}' is {}", file_.name, key_, value);
+    return static_cast<int64_t>(value);
+  }
+
+ private:
+  const ModelFile& file_;
+  std::string_view key_;
+  std::vector<double> all_;
+};
 
 RopeConfig rope_of(const ModelFile& file, int64_t head_dim) {
   RopeConfig rope;
@@ -71,15 +80,17 @@ Config::Config(const ModelFile& file) : architecture(file.architecture) {
          to_string(table), width);
   vocabulary = table[0];
 
+  const PerLayer all_heads(file, "attention.head_count"), kv_heads(file, "attention.head_count_kv"),
+      hidden(file, "feed_forward_length"), windows(file, "attention.layer_windows");
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     LayerConfig layer;
-    layer.heads = of_layer(file, "attention.head_count", i, 0);
-    layer.kv_heads = of_layer(file, "attention.head_count_kv", i, layer.heads);
-    layer.hidden = of_layer(file, "feed_forward_length", i, 0);
+    layer.heads = all_heads.at(i, 0);
+    layer.kv_heads = kv_heads.at(i, layer.heads);
+    layer.hidden = hidden.at(i, 0);
     if (layer.kv_heads > 0 && (layer.heads <= 0 || layer.heads % layer.kv_heads != 0))
       fail(ErrorKind::io, "[model] {}: {} query heads do not share {} key heads", file.name, layer.heads,
            layer.kv_heads);
-    layer.window = of_layer(file, "attention.layer_windows", i, 0);
+    layer.window = windows.at(i, 0);
     layers.push_back(layer);
   }
   const int64_t heads = std::ranges::max(layers, {}, &LayerConfig::heads).heads;
@@ -139,10 +150,11 @@ void Config::alternate(const ModelFile& file, int64_t window, int64_t period) {
   if (pattern.size() > 1 && pattern.size() < layers.size())
     fail(ErrorKind::io, "[model] {}: 'attention.sliding_window_pattern' has {} values", file.name,
          pattern.size());
+  const PerLayer windows(file, "attention.layer_windows");
   for (size_t i = 0; i < layers.size(); ++i) {
     const bool local =
         pattern.size() > 1 ? pattern[i] != 0 : period <= 0 || static_cast<int64_t>(i + 1) % period != 0;
-    layers[i].window = of_layer(file, "attention.layer_windows", i, local ? window : 0);
+    layers[i].window = windows.at(i, local ? window : 0);
     if (ropes.size() > 1) layers[i].rope = layers[i].window > 0 ? 1 : 0;
   }
 }

@@ -10,8 +10,9 @@
 namespace weft::regex {
 namespace {
 
-constexpr int kMaxDepth = 100;      // of groups and classes
-constexpr int kMaxRepeat = 100000;  // Oniguruma's own limit
+constexpr int kMaxDepth = 100;           // of groups and classes
+constexpr int kMaxRepeat = 100000;       // Oniguruma's own limit
+constexpr size_t kMaxPattern = 1 << 16;  // bytes; a byte may be a class of many ranges
 
 /// Oniguruma's Ruby syntax, which is what tokenizer.json files are written for.
 class Parser {
@@ -19,6 +20,9 @@ class Parser {
   explicit Parser(std::string_view pattern) : original_(pattern), text_(utf8::valid(pattern)) {}
 
   Node pattern() {
+    if (original_.size() > kMaxPattern)
+      fail(ErrorKind::unsupported, "[regex] '{}' is too large: {} bytes", one_line(original_),
+           original_.size());
     Node node = choice();
     if (!at_end()) wrong("unmatched )");
     return node;

@@ -37,9 +37,15 @@ std::string decoded(const TokenizerData& data, TokenId id, bool first) {
 }  // namespace
 
 Tokenizer Tokenizer::open(const std::filesystem::path& model) {
-  if (std::filesystem::is_directory(model)) return Tokenizer(read_tokenizer_json(model / "tokenizer.json"));
-  if (model.extension() == ".json") return Tokenizer(read_tokenizer_json(model));
-  return Tokenizer(read_gguf_tokenizer(Gguf::open(model)));
+  try {
+    if (std::filesystem::is_directory(model)) return Tokenizer(read_tokenizer_json(model / "tokenizer.json"));
+    if (model.extension() == ".json") return Tokenizer(read_tokenizer_json(model));
+    return Tokenizer(read_gguf_tokenizer(Gguf::open(model)));
+  } catch (const Error& e) {  // of parts that do not know which file they are for, such as a pattern
+    const std::string_view message = e.what();
+    if (message.find(model.string()) != message.npos) throw;
+    throw Error(e.kind(), fmt::format("{}, in {}", message, model.string()));
+  }
 }
 
 Tokenizer::Tokenizer(TokenizerData data) : data_(std::make_shared<const TokenizerData>(std::move(data))) {}

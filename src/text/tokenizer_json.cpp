@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMaxDepth = 16;           // of sequences in sequences
-constexpr int64_t kMaxId = 16'000'000;  // far above every vocabulary; an id is memory
+constexpr int64_t kMaxId = 4'000'000;   // 15 times the largest vocabulary; an id is memory
 constexpr size_t kMaxSteps = 256;       // of a kind; each goes over the whole text
 constexpr size_t kMaxAround = 1000;     // tokens around a text
 constexpr size_t kMaxReplacement = 64;  // bytes of what stands for a space

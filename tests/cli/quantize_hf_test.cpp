@@ -158,6 +158,7 @@ TEST_SUITE("base: quantize hf") {
     tokenizer["model"]["byte_fallback"] = nullptr;
     for (json& token : tokenizer["added_tokens"]) token["special"] = nullptr;
     write_text(folder.path / "tokenizer.json", tokenizer.dump());
+    write_text(folder.path / "tokenizer_config.json", R"({"chat_template":[{"name":5,"template":5}]})");
     const test::Output run = folder.quantize("f16");
     CHECK(run.errors == "");
     CHECK(run.status == 0);

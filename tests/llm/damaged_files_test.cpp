@@ -92,6 +92,14 @@ TEST_SUITE("base: damaged models") {
     CHECK(with_value("llama", "attention.layer_windows", std::vector<double>{4, nan}).ends_with("no number"));
   }
 
+  TEST_CASE("a list of numbers per layer is read once, not once per layer") {
+    CHECK(with("llama", [](ModelFile& file) {
+            file.values["block_count"] = 10'000.0;
+            for (const char* key : {"attention.head_count", "attention.head_count_kv", "feed_forward_length"})
+              file.values[key] = std::vector<double>(200'000, 4);
+          }).starts_with("[model] FILE: tensor"));
+  }
+
   TEST_CASE("heads are as large as the tensors say, so tables of angles are as well") {
     CHECK(with_value("llama", "attention.key_length", 1048576.0).ends_with("at most 65536"));
     CHECK(with_value("llama", "attention.key_length", 65536.0)

@@ -120,6 +120,7 @@ TEST_CASE("a pattern that is wrong or too much is one line") {
   for (const char* empty : {"(?:(?:(?:){100000}){100000}){100000}", "(?<=(?:(?:){100000}){100000})a",
                             "(?:(?:(?#x)){100000}){100000}"})
     CHECK(error_of([&] { Regex regex(empty); }).message.find("too large") != std::string::npos);
+  CHECK(error_of([] { Regex regex(repeated(R"(\p{L})", 100'000)); }).message.ends_with("500000 bytes"));
   CHECK(error_of([] { Regex regex(repeated("a++", 100)); }).message.find("too large") != std::string::npos);
   CHECK(error_of([] { Regex regex(repeated("(", 10'000)); }).message.find("too deeply") != std::string::npos);
   CHECK(error_of([] { Regex regex("a" + repeated("*", 10'000)); }).message.find("too deeply") !=

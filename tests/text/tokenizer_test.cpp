@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/paths.h"
 #include "conform/suite.h"
 #include "support/gguf_file.h"
 #include "support/gpus.h"
+#include "support/scoped.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_json.h"
 #include "text/utf8.h"
@@ -352,6 +354,13 @@ TEST_CASE("a file that is wrong, or asks for too much, is one line") {
   CHECK(error_of([&] {
           from_json(kWords, R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"("}})");
         }).message.starts_with("[regex] '('"));
+
+  const test::ScopedFolder folder;
+  const std::string path = (folder.path / "tokenizer.json").string();
+  write_text(path, model + R"(,"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("}}})");
+  const std::string named = error_of([&] { Tokenizer::open(path); }).message;
+  CHECK(named.starts_with("[regex] '('"));
+  CHECK(named.ends_with(", in " + path));
 
   GgufFile file;
   CHECK(error_of([&] { gguf(file); }).message == "[tokenizer] test.gguf: the file has no vocabulary");

@@ -237,8 +237,9 @@ class TokenizerKeys {
     if (given.is_string()) writer_.set("tokenizer.chat_template", given.get<std::string>());
     if (given.is_array())
       for (const json& named : given)
-        if (named.is_object() && named.value("name", "") == "default")
-          writer_.set("tokenizer.chat_template", named.value("template", ""));
+        if (named.is_object() && named.value("name", json()) == "default")
+          if (const json text = named.value("template", json()); text.is_string())
+            writer_.set("tokenizer.chat_template", text.get<std::string>());
   }
 
   GgufWriter& writer_;
