@@ -109,6 +109,7 @@ Config::Config(const ModelFile& file) : architecture(file.architecture) {
   norm = file.number("attention.layer_norm_epsilon") ? Norm::layer : Norm::rms;
   norm_eps = file.number("attention.layer_norm_rms_epsilon")
                  .value_or(file.number("attention.layer_norm_epsilon").value_or(1e-5));
+  if (norm_eps < 0) fail(ErrorKind::io, "[model] {}: the epsilon of norms is {}", file.name, norm_eps);
   attention_softcap = file.number("attn_logit_softcapping").value_or(0);
   final_softcap = file.number("final_logit_softcapping").value_or(0);
   embedding_scale = file.number("embedding_scale").value_or(1);
@@ -163,7 +164,7 @@ void Config::check_heads(const ModelFile& file) const {
   for (size_t i = 0; i < layers.size(); ++i)
     for (const char* projection : {"attn_q", "attn_qkv"})
       if (const std::string name = fmt::format("blk.{}.{}.weight", i, projection);
-          file.has(name) && file.rows(name) / head_dim < layers[i].heads)
+          !layers[i].recurrent && file.has(name) && file.rows(name) / head_dim < layers[i].heads)
         fail(ErrorKind::io, "[model] {}: tensor '{}' is {}, too small for {} heads of {} elements", file.name,
              name, to_string(file.tensor(name).shape), layers[i].heads, head_dim);
 }

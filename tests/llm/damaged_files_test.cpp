@@ -87,6 +87,8 @@ TEST_SUITE("base: damaged models") {
     CHECK(with_value("llama", "attention.scale", nan).ends_with("'attention.scale' is nan, no number"));
     CHECK(with_value("llama", "attention.sliding_window", -1.0) ==
           "[model] FILE: 'attention.sliding_window' is -1; 0 is the least");
+    CHECK(with_value("llama", "attention.layer_norm_rms_epsilon", -1.0) ==
+          "[model] FILE: the epsilon of norms is -1");
     CHECK(with_value("gemma2", "attention.sliding_window", -1.0).ends_with("0 is the least"));
     CHECK(with_value("gemma3", "rope.freq_base_swa", -1.0).ends_with("above 0 is needed"));
     CHECK(with_value("llama", "attention.layer_windows", std::vector<double>{4, nan}).ends_with("no number"));
