@@ -1,13 +1,15 @@
 #include "input.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "io/json.h"
 
 namespace weft::cli {
 
@@ -31,7 +33,7 @@ void for_each_text(std::string_view command, const std::function<void(const std:
       continue;
     }
     if (empty != 0) fail(ErrorKind::io, "[{}] line {} of the input is empty", command, empty);
-    const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json value = parse_json(line, fmt::format("[{}] line {} of the input", command, number));
     if (!value.is_string())
       fail(ErrorKind::io, "[{}] line {} of the input is not a JSON string", command, number);
     take(value.get<std::string>());

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/standard_error.h"
 #include "input.h"
+#include "io/json.h"
 #include "pull/pull.h"
 #include "weft/chat.h"
 #include "weft/text.h"
@@ -19,7 +18,7 @@ namespace {
 using json = nlohmann::ordered_json;  // templates show tools in the order in which they came
 
 ChatInput parse_input(const std::string& text) {
-  json object = json::parse(text, nullptr, false);
+  json object = parse_json<json>(text, "[template] the input");
   if (!object.is_object()) fail(ErrorKind::io, "[template] the input is not a JSON object");
   const auto take = [&](const char* name, const json& otherwise) {
     json value = object.value(name, otherwise);

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "input.h"
+#include "io/json.h"
 #include "pull/pull.h"
 #include "term.h"
 #include "weft/text.h"

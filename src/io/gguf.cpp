@@ -102,15 +102,13 @@ class Gguf::Reader {
     uint64_t elements = 1;
     for (uint32_t i = 0; i < dims; ++i) {
       const auto size = number<uint64_t>();
-      if (size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ||
-          (size > 0 && elements > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / size))
-        wrong("dim {} is {}", i, size);
+      constexpr uint64_t kMost = uint64_t{1} << 60;  // elements, so that bytes fit into 64 bits in every type
+      if (size > kMost || (size > 0 && elements > kMost / size)) wrong("dim {} is {}", i, size);
       elements *= size;
       entry.tensor.shape.insert(entry.tensor.shape.begin(), static_cast<int64_t>(size));
     }
     const auto type = number<uint32_t>();
     if (const std::optional<uint64_t> size = plain_size(type)) {
-      if (elements > std::numeric_limits<uint64_t>::max() / *size) wrong("{} elements", elements);
       entry.bytes = elements * *size;
     } else {
       entry.tensor.type = quant::type_from_ggml(static_cast<int>(type));

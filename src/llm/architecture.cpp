@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "io/safetensors.h"
 
 namespace weft::llm {
 namespace {
@@ -27,7 +28,7 @@ const std::map<std::string_view, Architecture>& table() {
 const Architecture& find_architecture(std::string_view name) {
   const auto found = table().find(name);
   if (found == table().end())
-    fail(ErrorKind::unsupported, "[model] architecture '{}' is not known; these are: {}", name,
+    fail(ErrorKind::unsupported, "[model] architecture '{}' is not known; these are: {}", one_line(name),
          fmt::join(architecture_names(), ", "));
   return found->second;
 }
@@ -37,6 +38,7 @@ Config config_of(const ModelFile& file) {
   Config config(file);
   if (row.configure) row.configure(config, file);
   config.read_activation(file);
+  config.check_heads(file);
   return config;
 }
 

@@ -12,25 +12,35 @@ namespace weft::llm {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 24;  // no size of a model is larger
+constexpr int64_t kMostOfHead = 65'536;
 
 /// A number per layer, or one for all of them.
-int64_t of_layer(const ModelFile& file, std::string_view key, size_t layer, int64_t fallback) {
-  const std::vector<double> all = file.numbers(key);
-  if (all.empty()) return fallback;
-  if (all.size() > 1 && layer >= all.size())
-    fail(ErrorKind::io, "[model] {}: '{}' has {} values", file.name, key, all.size());
-  const double value = all[all.size() == 1 ? 0 : layer];
-  if (!(value >= 0 && value <= static_cast<double>(kMost)))
-    fail(ErrorKind::io, "[model] {}: '{}' is {}", file.name, key, value);
-  return static_cast<int64_t>(value);
-}
+class PerLayer {
+ public:
+  PerLayer(const ModelFile& file, std::string_view key) : file_(file), key_(key), all_(file.numbers(key)) {}
+
+  int64_t at(size_t layer, int64_t fallback) const {
+    if (all_.empty()) return fallback;
+    if (all_.size() > 1 && layer >= all_.size())
+      fail(ErrorKind::io, "[model] {}: '{}' has {} values", file_.name, key_, all_.size());
+    const double value = all_[all_.size() == 1 ? 0 : layer];
+    if (!(value >= 0 && value <= static_cast<double>(kMost)))
+      fail(ErrorKind::io, "[model] {}: '{}' is {}", file_.name, key_, value);
+    return static_cast<int64_t>(value);
+  }
+
+ private:
+  const ModelFile& file_;
+  std::string_view key_;
+  std::vector<double> all_;
+};
 
 RopeConfig rope_of(const ModelFile& file, int64_t head_dim) {
   RopeConfig rope;
   rope.dims = file.integer("rope.dimension_count").value_or(head_dim);
   if (rope.dims < 0 || rope.dims > head_dim || rope.dims % 2 != 0)
     fail(ErrorKind::io, "[model] {}: 'rope.dimension_count' is {} of {}", file.name, rope.dims, head_dim);
-  rope.base = file.number("rope.freq_base").value_or(10'000);
+  rope.base = file.positive("rope.freq_base").value_or(10'000);
   rope.scaling = file.text("rope.scaling.type").value_or("none");
   rope.factor = file.number("rope.scaling.factor").value_or(file.number("rope.scale_linear").value_or(1));
   if (rope.factor <= 0) rope.factor = 1;
@@ -70,15 +80,17 @@ Config::Config(const ModelFile& file) : architecture(file.architecture) {
          to_string(table), width);
   vocabulary = table[0];
 
+  const PerLayer all_heads(file, "attention.head_count"), kv_heads(file, "attention.head_count_kv"),
+      hidden(file, "feed_forward_length"), windows(file, "attention.layer_windows");
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     LayerConfig layer;
-    layer.heads = of_layer(file, "attention.head_count", i, 0);
-    layer.kv_heads = of_layer(file, "attention.head_count_kv", i, layer.heads);
-    layer.hidden = of_layer(file, "feed_forward_length", i, 0);
+    layer.heads = all_heads.at(i, 0);
+    layer.kv_heads = kv_heads.at(i, layer.heads);
+    layer.hidden = hidden.at(i, 0);
     if (layer.kv_heads > 0 && (layer.heads <= 0 || layer.heads % layer.kv_heads != 0))
       fail(ErrorKind::io, "[model] {}: {} query heads do not share {} key heads", file.name, layer.heads,
            layer.kv_heads);
-    layer.window = of_layer(file, "attention.layer_windows", i, 0);
+    layer.window = windows.at(i, 0);
     layers.push_back(layer);
   }
   const int64_t heads = std::ranges::max(layers, {}, &LayerConfig::heads).heads;
@@ -86,8 +98,10 @@ Config::Config(const ModelFile& file) : architecture(file.architecture) {
     fail(ErrorKind::io, "[model] {}: 'attention.head_count' is missing", file.name);
   head_dim = file.integer("attention.key_length").value_or(heads > 0 ? width / heads : 0);
   value_dim = file.integer("attention.value_length").value_or(head_dim);
-  if (head_dim <= 0 || value_dim <= 0 || head_dim > kMost || value_dim > kMost)
-    fail(ErrorKind::io, "[model] {}: heads of {} and {} elements", file.name, head_dim, value_dim);
+  if (head_dim <= 0 || value_dim <= 0 || head_dim > kMostOfHead || value_dim > kMostOfHead)
+    fail(ErrorKind::io,
+         "[model] {}: heads of {} and {} elements ('attention.key_length', '.value_length'); at most {}",
+         file.name, head_dim, value_dim, kMostOfHead);
   ropes.push_back(rope_of(file, head_dim));
   attention_scale = file.number("attention.scale").value_or(1 / std::sqrt(static_cast<double>(head_dim)));
   if (attention_scale == 0) attention_scale = 1 / std::sqrt(static_cast<double>(head_dim));
@@ -95,6 +109,7 @@ Config::Config(const ModelFile& file) : architecture(file.architecture) {
   norm = file.number("attention.layer_norm_epsilon") ? Norm::layer : Norm::rms;
   norm_eps = file.number("attention.layer_norm_rms_epsilon")
                  .value_or(file.number("attention.layer_norm_epsilon").value_or(1e-5));
+  if (norm_eps < 0) fail(ErrorKind::io, "[model] {}: the epsilon of norms is {}", file.name, norm_eps);
   attention_softcap = file.number("attn_logit_softcapping").value_or(0);
   final_softcap = file.number("final_logit_softcapping").value_or(0);
   embedding_scale = file.number("embedding_scale").value_or(1);
@@ -136,12 +151,22 @@ void Config::alternate(const ModelFile& file, int64_t window, int64_t period) {
   if (pattern.size() > 1 && pattern.size() < layers.size())
     fail(ErrorKind::io, "[model] {}: 'attention.sliding_window_pattern' has {} values", file.name,
          pattern.size());
+  const PerLayer windows(file, "attention.layer_windows");
   for (size_t i = 0; i < layers.size(); ++i) {
     const bool local =
         pattern.size() > 1 ? pattern[i] != 0 : period <= 0 || static_cast<int64_t>(i + 1) % period != 0;
-    layers[i].window = of_layer(file, "attention.layer_windows", i, local ? window : 0);
+    layers[i].window = windows.at(i, local ? window : 0);
     if (ropes.size() > 1) layers[i].rope = layers[i].window > 0 ? 1 : 0;
   }
+}
+
+void Config::check_heads(const ModelFile& file) const {
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (const char* projection : {"attn_q", "attn_qkv"})
+      if (const std::string name = fmt::format("blk.{}.{}.weight", i, projection);
+          !layers[i].recurrent && file.has(name) && file.rows(name) / head_dim < layers[i].heads)
+        fail(ErrorKind::io, "[model] {}: tensor '{}' is {}, too small for {} heads of {} elements", file.name,
+             name, to_string(file.tensor(name).shape), layers[i].heads, head_dim);
 }
 
 void Config::read_activation(const ModelFile& file) {

@@ -89,6 +89,9 @@ struct Config {
   /// The file's own activation where it names one: an architecture's is only the usual one.
   void read_activation(const ModelFile& file);
 
+  /// That the file's projections have the heads it announces: tables of angles are as long as a head.
+  void check_heads(const ModelFile& file) const;
+
   /// longrope has other frequencies for texts longer than this, from their first token on.
   int64_t rope_border() const;
 };

@@ -1,10 +1,9 @@
 #include "llm/embed.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/paths.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 
 namespace weft::llm {
@@ -16,9 +15,8 @@ constexpr int64_t kContext = 8192;  // enough for pages of text; the cache of a 
 
 /// A file of sentence-transformers; null where it is not there.
 json read_optional(const std::filesystem::path& file) {
-  const std::optional<std::string> text = read_text(file);
-  if (!text) return {};
-  json value = json::parse(*text, nullptr, false);
+  if (!std::filesystem::exists(file)) return {};
+  json value = read_json(file, "[embed]");
   if (value.is_discarded()) fail(ErrorKind::io, "[embed] {}: this is not JSON", file.string());
   return value;
 }

@@ -128,7 +128,7 @@ void add_rope(HfValues& out, const Reader& config, const json& scaling_json, dou
         scaling.number({"attention_factor"})
             .value_or(stretch <= 1 ? 1 : std::sqrt(1 + std::log(stretch) / std::log(original)));
   } else {
-    fail(ErrorKind::unsupported, "[model] {}: rope_type '{}' is not known", file, type);
+    fail(ErrorKind::unsupported, "[model] {}: rope_type '{}' is not known", file, one_line(type));
   }
 }
 
@@ -245,7 +245,7 @@ HfValues hf_values(const json& given, const std::string& file) {
   const std::optional<double> still = config.number({"qk_nope_head_dim"});  // of a head beside what turns
   const double head_dim = still ? *still + config.required({"qk_rope_head_dim"})
                                 : config.number({"head_dim"}).value_or(std::floor(width / heads));
-  if (!(head_dim >= 1 && head_dim < 1e7))
+  if (!(head_dim >= 1 && head_dim <= 65'536))
     fail(ErrorKind::io, "[model] {}: heads of {} elements", file, head_dim);
   values["attention.key_length"] = head_dim;
   values["attention.value_length"] = config.number({"v_head_dim"}).value_or(head_dim);

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "array/half.h"
 #include "base/error.h"
-#include "base/paths.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 #include "llm/hf_config.h"
 #include "llm/hf_names.h"
@@ -20,10 +19,8 @@ namespace {
 using nlohmann::json;
 using Bytes = std::vector<std::byte>;
 
-json read_json(const std::filesystem::path& file) {
-  const std::optional<std::string> text = read_text(file);
-  if (!text) fail(ErrorKind::io, "[model] {}: cannot be read", file.string());
-  json value = json::parse(*text, nullptr, false);
+json read_object(const std::filesystem::path& file) {
+  json value = read_json(file, "[model]");
   if (!value.is_object()) fail(ErrorKind::io, "[model] {}: this is no JSON object", file.string());
   return value;
 }
@@ -45,7 +42,7 @@ class Shards {
     const std::filesystem::path whole = folder / (stem + ".safetensors"),
                                 index = folder / (stem + ".safetensors.index.json");
     if (std::filesystem::exists(index)) {
-      const json map = read_json(index);
+      const json map = read_object(index);
       if (!map.contains("weight_map") || !map["weight_map"].is_object())
         fail(ErrorKind::io, "[model] {}: 'weight_map' is missing", index.string());
       std::set<std::string> files;
@@ -65,9 +62,10 @@ class Shards {
 
   struct Entry {
     std::shared_ptr<const Safetensors> file;
-    std::string name;
+    std::string path, name;
 
     Safetensors::Info info() const { return file->info(name); }
+    std::string where() const { return fmt::format("{}: tensor '{}'", path, one_line(name)); }
   };
   const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
   const Entry* find(std::string_view name) const {
@@ -78,7 +76,10 @@ class Shards {
  private:
   void add(const std::filesystem::path& path) {
     const auto file = std::make_shared<const Safetensors>(Safetensors::open(path));
-    for (const std::string& name : file->names()) entries_[name] = {file, name};
+    for (const std::string& name : file->names())
+      if (const auto [place, added] = entries_.try_emplace(name, Entry{file, path.string(), name}); !added)
+        fail(ErrorKind::io, "[model] tensor '{}' is in two files: {} and {}", one_line(name),
+             place->second.path, path.string());
   }
 
   std::filesystem::path folder_;
@@ -89,8 +90,7 @@ quant::Type float_type(const Shards::Entry& entry, DType dtype) {
   if (dtype == DType::f32) return quant::Type::f32;
   if (dtype == DType::f16) return quant::Type::f16;
   if (dtype == DType::bf16) return quant::Type::bf16;
-  fail(ErrorKind::unsupported, "[model] tensor '{}' is {}; weights are floats", one_line(entry.name),
-       name_of(dtype));
+  fail(ErrorKind::unsupported, "[model] {} is {}; weights are floats", entry.where(), name_of(dtype));
 }
 
 StoredTensor plain(const Shards::Entry& entry) {
@@ -166,6 +166,7 @@ StoredTensor stacked(std::vector<StoredTensor> parts) {
 struct MlxGroups {
   int64_t size = 64, bits = 4;
 };
+constexpr int64_t kMostOfRow = int64_t{1} << 24;  // groups
 
 /// The config's, or the tensor's own where it has one.
 MlxGroups mlx_groups(const json& config, const std::string& stem) {
@@ -183,16 +184,17 @@ StoredTensor mlx(const Shards::Entry& entry, const Shards::Entry& scales, const 
                  const MlxGroups& groups) {
   const Safetensors::Info codes = entry.info(), scale = scales.info(), bias = biases.info();
   const auto [size, bits] = groups;
-  Shape shape = scale.shape;
-  if (!shape.empty()) shape.back() *= size;
-  Shape words = shape;
-  if (!words.empty()) words.back() = words.back() * bits / 32;
-  if (codes.dtype != DType::u32 || shape.empty() || size < 1 || bits < 1 || bits > 8 ||
-      codes.shape != words || bias.shape != scale.shape)
-    fail(ErrorKind::io,
-         "[model] tensor '{}': codes {}, scales {} and biases {} are no groups of {} in {} bits",
-         one_line(entry.name), to_string(codes.shape), to_string(scale.shape), to_string(bias.shape), size,
-         bits);
+  Shape shape = scale.shape, words = scale.shape;
+  // A row is whole words. Sizes that are larger than any model's would not fit into 64 bits as elements.
+  const bool whole = !shape.empty() && shape.back() <= kMostOfRow && size >= 1 && bits >= 1 && bits <= 8 &&
+                     shape.back() * size * bits % 32 == 0;
+  if (whole) {
+    shape.back() *= size;
+    words.back() = shape.back() * bits / 32;
+  }
+  if (!whole || codes.dtype != DType::u32 || codes.shape != words || bias.shape != scale.shape)
+    fail(ErrorKind::io, "[model] {}: codes {}, scales {} and biases {} are no groups of {} in {} bits",
+         entry.where(), to_string(codes.shape), to_string(scale.shape), to_string(bias.shape), size, bits);
   return StoredTensor::computed(
       shape, [=, scale_values = plain(scales), bias_values = plain(biases), file = entry.file] {
         const std::vector<float> s = scale_values.values(), b = bias_values.values();
@@ -218,8 +220,8 @@ StoredTensor mxfp4(const Shards::Entry& blocks, const Shards::Entry& scales, int
   const Shape& s = codes.shape;
   if (codes.dtype != DType::u8 || scale.dtype != DType::u8 || s.size() != 4 || s[3] != 16 ||
       scale.shape != Shape{s[0], s[1], s[2]} || s[1] % step != 0)
-    fail(ErrorKind::io, "[model] tensor '{}': blocks {} and scales {} do not go together",
-         one_line(blocks.name), to_string(s), to_string(scale.shape));
+    fail(ErrorKind::io, "[model] {}: blocks {} and scales {} do not go together", blocks.where(),
+         to_string(s), to_string(scale.shape));
   StoredTensor tensor{.shape = {s[0], s[1] / step, s[2] * 32}, .type = quant::Type::mxfp4, .read = {}};
   tensor.read = [=, file = blocks.file, other = scales.file](Bytes& scratch) -> std::span<const std::byte> {
     scratch.clear();
@@ -247,17 +249,23 @@ struct HeadSizes {
 
 HeadSizes head_sizes(const ModelFile& model) {
   const int64_t heads = model.required("attention.head_count");
-  const std::vector<double> kv_heads = model.numbers("attention.head_count_kv");
-  return {heads, kv_heads.empty() ? heads : static_cast<int64_t>(std::ranges::max(kv_heads)),
-          model.required("attention.key_length")};
+  const std::vector<double> list = model.numbers("attention.head_count_kv");
+  const double kv_heads = list.empty() ? static_cast<double>(heads) : std::ranges::max(list);
+  if (!(kv_heads >= 1 && kv_heads <= static_cast<double>(heads) && std::floor(kv_heads) == kv_heads &&
+        heads % static_cast<int64_t>(kv_heads) == 0))
+    fail(ErrorKind::io, "[model] {}: {} query heads do not share {} key heads", model.name, heads, kv_heads);
+  const int64_t dim = model.required("attention.key_length");
+  constexpr int64_t kMost = int64_t{1} << 24;
+  if (heads > kMost || dim > kMost)
+    fail(ErrorKind::io, "[model] {}: {} heads of {} elements", model.name, heads, dim);
+  return {heads, static_cast<int64_t>(kv_heads), dim};
 }
 
-StoredTensor changed(const std::string& name, StoredTensor tensor, Change change, const HeadSizes& sizes) {
+StoredTensor changed(const std::string& where, StoredTensor tensor, Change change, const HeadSizes& sizes) {
   const auto [heads, kv_heads, dim] = sizes;
   const auto check_rows = [&](int64_t rows) {
     if (tensor.shape.empty() || tensor.shape[0] != rows)
-      fail(ErrorKind::io, "[model] tensor '{}' is {}, expected {} rows", one_line(name),
-           to_string(tensor.shape), rows);
+      fail(ErrorKind::io, "[model] {} is {}, expected {} rows", where, to_string(tensor.shape), rows);
   };
   switch (change) {
     case Change::none:
@@ -342,7 +350,7 @@ void add_gptoss_experts(ModelFile& model, const Shards& shards) {
       if (const Shards::Entry* bias = shards.find(from + name + "_bias")) {
         StoredTensor values = plain(*bias);  // (experts, rows): as a column, so that rows can be picked
         if (values.shape.size() != 2)
-          fail(ErrorKind::io, "[model] tensor '{}' is {}", one_line(bias->name), to_string(values.shape));
+          fail(ErrorKind::io, "[model] {} is {}, expected 2 dims", bias->where(), to_string(values.shape));
         const Shape shape = {values.shape[0], values.shape[1] / step};
         values.shape.insert(values.shape.begin() + 1, 1);
         StoredTensor picked = transposed(std::move(values), first, step);
@@ -381,7 +389,7 @@ void add_tensors(ModelFile& model, const Shards& shards, const HfFamily& family,
                               ? mlx(entry, *scales, *biases, mlx_groups(config, base))
                               : plain(entry);
     if (target->change != Change::plus_one || end == ".weight")  // biases of norms are stored as they are
-      tensor = changed(full, std::move(tensor), target->change, sizes);
+      tensor = changed(entry.where(), std::move(tensor), target->change, sizes);
     if (target->expert >= 0)
       stacks[target->name + end].emplace(target->expert, std::move(tensor));
     else
@@ -403,7 +411,7 @@ void add_tensors(ModelFile& model, const Shards& shards, const HfFamily& family,
 
 ModelFile open_hf_model(const std::filesystem::path& folder) {
   const std::filesystem::path config_file = folder / "config.json";
-  json config = read_json(config_file);
+  json config = read_object(config_file);
   if (const auto text = config.find("text_config"); text != config.end() && text->is_object()) {
     const json inner = std::move(*text);  // of a model that also sees pictures
     const json outer_type = config.value("model_type", json());
@@ -431,7 +439,7 @@ ModelFile open_hf_model(const std::filesystem::path& folder) {
 }
 
 ModelFile open_hf_adapter(const std::filesystem::path& folder, const ModelFile& base) {
-  const json config = read_json(folder / "adapter_config.json");
+  const json config = read_object(folder / "adapter_config.json");
   ModelFile adapter;
   adapter.name = folder.string();
   adapter.architecture = base.architecture;
@@ -454,7 +462,7 @@ ModelFile open_hf_adapter(const std::filesystem::path& folder, const ModelFile& 
     StoredTensor tensor = plain(entry);
     // Rows of the product are rows of B.
     if (is_b && target->change != Change::transposed)
-      tensor = changed(full, std::move(tensor), target->change, head_sizes(base));
+      tensor = changed(entry.where(), std::move(tensor), target->change, head_sizes(base));
     adapter.tensors[target->name + (is_b ? ".weight.lora_b" : ".weight.lora_a")] = std::move(tensor);
   }
   for (const char* key : {"alpha_pattern", "rank_pattern"})

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "io/safetensors.h"
 
 namespace weft::llm {
 namespace {
@@ -234,14 +235,14 @@ const HfFamily& find_hf_family(std::string_view model_type) {
   std::vector<std::string_view> names;
   for (const HfFamily& family : families()) names.push_back(family.model_type);
   std::ranges::sort(names);
-  fail(ErrorKind::unsupported, "[model] model_type '{}' is not known; these are: {}", model_type,
+  fail(ErrorKind::unsupported, "[model] model_type '{}' is not known; these are: {}", one_line(model_type),
        fmt::join(names, ", "));
 }
 
 const HfFamily& find_hf_family_of(std::string_view architecture) {
   const auto found = std::ranges::find(families(), architecture, &HfFamily::architecture);
   if (found == families().end())
-    fail(ErrorKind::unsupported, "[model] there are no folders of architecture '{}'", architecture);
+    fail(ErrorKind::unsupported, "[model] there are no folders of architecture '{}'", one_line(architecture));
   return *found;
 }
 

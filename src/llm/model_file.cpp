@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "io/gguf.h"
+#include "io/safetensors.h"
 
 namespace weft::llm {
 namespace {
@@ -27,6 +28,15 @@ std::vector<std::filesystem::path> parts_of(const std::filesystem::path& file, c
   for (int64_t i = 1; i <= count; ++i)
     parts.push_back(file.parent_path() / fmt::format("{}{:05}-of-{:05}.gguf", stem, i, count));
   return parts;
+}
+
+/// Tensors without values are no weights, and beside a 0 a shape may have any other size.
+ModelFile with_values(ModelFile model) {
+  for (const auto& [name, tensor] : model.tensors)
+    if (std::ranges::find(tensor.shape, 0) != tensor.shape.end())
+      fail(ErrorKind::io, "[model] {}: tensor '{}' is {}, which has no values", model.name, one_line(name),
+           to_string(tensor.shape));
+  return model;
 }
 
 ModelFile::Value value_of(const Gguf& file, const std::string& key) {
@@ -97,7 +107,7 @@ std::string ModelFile::fingerprint() const {
 }
 
 ModelFile ModelFile::open(const std::filesystem::path& path) {
-  return std::filesystem::is_directory(path) ? open_hf_model(path) : open_gguf_model(path);
+  return with_values(std::filesystem::is_directory(path) ? open_hf_model(path) : open_gguf_model(path));
 }
 
 ModelFile open_gguf_model(const std::filesystem::path& path) {
@@ -123,7 +133,7 @@ ModelFile open_gguf_model(const std::filesystem::path& path) {
       StoredTensor stored{.shape = tensor.shape, .type = *tensor.type, .read = {}};
       stored.read = [file, data = tensor.data](std::vector<std::byte>&) { return data; };
       if (!model.tensors.emplace(name, std::move(stored)).second)
-        fail(ErrorKind::io, "[model] {}: tensor '{}' is in two of its files", model.name, name);
+        fail(ErrorKind::io, "[model] {}: tensor '{}' is in two of its files", model.name, one_line(name));
     }
   }
   // Files of LFM2 call the norm behind the last layer by the name of one before the first.
@@ -136,12 +146,12 @@ ModelFile open_gguf_model(const std::filesystem::path& path) {
 }
 
 ModelFile open_adapter(const std::filesystem::path& path, const ModelFile& base) {
-  if (std::filesystem::is_directory(path)) return open_hf_adapter(path, base);
+  if (std::filesystem::is_directory(path)) return with_values(open_hf_adapter(path, base));
   ModelFile adapter = open_gguf_model(path);
   if (adapter.architecture != base.architecture)
-    fail(ErrorKind::invalid, "[model] {}: an adapter for {}, not for {}", adapter.name, adapter.architecture,
-         base.architecture);
-  return adapter;
+    fail(ErrorKind::invalid, "[model] {}: an adapter for {}, not for {}", adapter.name,
+         one_line(adapter.architecture), base.architecture);
+  return with_values(std::move(adapter));
 }
 
 template <typename T>
@@ -152,8 +162,21 @@ std::optional<T> ModelFile::find(std::string_view key, std::string_view kind) co
   fail(ErrorKind::io, "[model] {}: '{}' is not {}", name, key, kind);
 }
 
+void ModelFile::check_finite(std::string_view key, double value) const {
+  if (!std::isfinite(value)) fail(ErrorKind::io, "[model] {}: '{}' is {}, no number", name, key, value);
+}
+
 std::optional<double> ModelFile::number(std::string_view key) const {
-  return find<double>(key, "a number");
+  const std::optional<double> value = find<double>(key, "a number");
+  if (value) check_finite(key, *value);
+  return value;
+}
+
+std::optional<double> ModelFile::positive(std::string_view key) const {
+  const std::optional<double> value = number(key);
+  if (value && *value <= 0)
+    fail(ErrorKind::io, "[model] {}: '{}' is {}; above 0 is needed", name, key, *value);
+  return value;
 }
 
 std::optional<int64_t> ModelFile::integer(std::string_view key) const {
@@ -162,6 +185,12 @@ std::optional<int64_t> ModelFile::integer(std::string_view key) const {
   if (*value != std::floor(*value) || std::abs(*value) > 1e15)
     fail(ErrorKind::io, "[model] {}: '{}' is {}, not a whole number", name, key, *value);
   return static_cast<int64_t>(*value);
+}
+
+std::optional<int64_t> ModelFile::natural(std::string_view key) const {
+  const std::optional<int64_t> value = integer(key);
+  if (value && *value < 0) fail(ErrorKind::io, "[model] {}: '{}' is {}; 0 is the least", name, key, *value);
+  return value;
 }
 
 std::optional<bool> ModelFile::flag(std::string_view key) const {
@@ -175,8 +204,13 @@ std::optional<std::string> ModelFile::text(std::string_view key) const {
 std::vector<double> ModelFile::numbers(std::string_view key) const {
   const auto found = values.find(key);
   if (found == values.end()) return {};
-  if (const double* one = std::get_if<double>(&found->second)) return {*one};
-  return *find<std::vector<double>>(key, "a list of numbers");
+  std::vector<double> list;
+  if (const double* one = std::get_if<double>(&found->second))
+    list = {*one};
+  else
+    list = *find<std::vector<double>>(key, "a list of numbers");
+  for (const double value : list) check_finite(key, value);
+  return list;
 }
 
 int64_t ModelFile::required(std::string_view key) const {
@@ -188,8 +222,17 @@ int64_t ModelFile::required(std::string_view key) const {
 
 const StoredTensor& ModelFile::tensor(std::string_view tensor_name) const {
   const auto found = tensors.find(tensor_name);
-  if (found == tensors.end()) fail(ErrorKind::io, "[model] {}: tensor '{}' is missing", name, tensor_name);
+  if (found == tensors.end())
+    fail(ErrorKind::io, "[model] {}: tensor '{}' is missing", name, one_line(tensor_name));
   return found->second;
+}
+
+int64_t ModelFile::rows(std::string_view tensor_name, size_t dims) const {
+  const Shape& shape = tensor(tensor_name).shape;
+  if (shape.size() != dims)
+    fail(ErrorKind::io, "[model] {}: tensor '{}' is {}, expected {} dims", name, tensor_name,
+         to_string(shape), dims);
+  return shape[0];
 }
 
 }  // namespace weft::llm

@@ -48,8 +48,11 @@ class ModelFile {
   bool exact = false;  ///< Hugging Face's: its activations are floats, also where weights are blocks
 
   // nullopt, or an empty list, where the key is missing; ErrorKind::io where it has a value of another kind.
+  // Numbers are finite.
   std::optional<double> number(std::string_view key) const;
+  std::optional<double> positive(std::string_view key) const;  ///< a number above 0
   std::optional<int64_t> integer(std::string_view key) const;
+  std::optional<int64_t> natural(std::string_view key) const;  ///< an integer that is not below 0
   std::optional<bool> flag(std::string_view key) const;
   std::optional<std::string> text(std::string_view key) const;
   std::vector<double> numbers(std::string_view key) const;  ///< one number is a list of one
@@ -63,10 +66,13 @@ class ModelFile {
 
   bool has(std::string_view tensor) const { return tensors.contains(tensor); }
   const StoredTensor& tensor(std::string_view name) const;  ///< ErrorKind::io where it is missing
+  /// The first size of a tensor that has so many dims; ErrorKind::io for another one.
+  int64_t rows(std::string_view tensor, size_t dims = 2) const;
 
  private:
   template <typename T>
   std::optional<T> find(std::string_view key, std::string_view kind) const;
+  void check_finite(std::string_view key, double value) const;
 };
 
 /// The two kinds of files behind ModelFile::open.

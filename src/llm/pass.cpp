@@ -72,7 +72,8 @@ Array Pass::embed() {
     x = x + as(embedding(learned, positions(learned.device())), DType::f32);
   }
   if (has("token_types")) {  // texts are of the first type
-    const Array& types = weights().vector("token_types.weight", weights().shape("token_types.weight"));
+    const Array& types =
+        weights().vector("token_types.weight", {weights().file().rows("token_types.weight"), c.width});
     x = x + slice_dim(types, 0, 0, 1);
   }
   return has("token_embd_norm") ? norm("token_embd_norm", x) : x;
@@ -385,7 +386,7 @@ Array feed_forward(const Layer& layer, const Array& x) {
   if (layer.has("ffn_gate"))
     return layer.product(
         "ffn_down", layer.pass.gated_product(layer.name("ffn_gate"), layer.name("ffn_up"), x, hidden), width);
-  const int64_t rows = layer.pass.weights().shape(layer.name("ffn_up.weight")).front();
+  const int64_t rows = layer.pass.weights().file().rows(layer.name("ffn_up.weight"));
   const Array up = layer.product("ffn_up", x, rows);
   if (rows == 2 * hidden) {
     const std::vector<Array> halves = split(up, {hidden, hidden}, -1);
@@ -433,7 +434,7 @@ Array expert_feed_forward(const Layer& layer, const Array& x) {
   const Array down = layer.expert_product("ffn_down_exps", layer.pass.activate(gate) * up, chosen, c.width);
   Array y = sum(down * unsqueeze(share, -1), {1});
   if (layer.has("ffn_up_shexp")) {
-    const int64_t hidden = layer.pass.weights().shape(layer.name("ffn_up_shexp.weight")).front();
+    const int64_t hidden = layer.pass.weights().file().rows(layer.name("ffn_up_shexp.weight"));
     const Array inner =
         layer.pass.gated_product(layer.name("ffn_gate_shexp"), layer.name("ffn_up_shexp"), x, hidden);
     Array shared = layer.product("ffn_down_shexp", inner, c.width);

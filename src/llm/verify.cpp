@@ -42,7 +42,8 @@ Expected load_expected(const std::filesystem::path& file) {
       fail(ErrorKind::io, "[verify] {}: there are no {} in the file", file.string(), name);
   const HostTensor ids = tensors.load("input_ids"), logits = tensors.load("logits");
   if (ids.dtype != DType::i32 || ids.shape.size() != 2 || logits.dtype != DType::f32 ||
-      logits.shape.size() != 3 || logits.shape[0] != ids.shape[0] || logits.shape[1] != ids.shape[1])
+      logits.shape.size() != 3 || logits.shape[0] != ids.shape[0] || logits.shape[1] != ids.shape[1] ||
+      std::ranges::find(logits.shape, 0) != logits.shape.end())
     fail(ErrorKind::io, "[verify] {}: input_ids {} and logits {} do not go together", file.string(),
          to_string(ids.shape), to_string(logits.shape));
   Expected expected{.texts = ids.shape[0],

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 #include <set>
 
 #include "base/error.h"
+#include "io/safetensors.h"
 #include "ops/shorthand.h"
 #include "quant/packing.h"
 
@@ -205,22 +207,29 @@ const std::vector<Weights::Adapter>& Weights::adapters(const std::string& name) 
 }
 
 void Weights::add_adapter(const ModelFile& adapter, double scale) {
+  if (!std::isfinite(scale)) fail(ErrorKind::invalid, "[model] {}: its scale is {}", adapter.name, scale);
+  if (adapter.tensors.empty()) fail(ErrorKind::io, "[model] {}: there is no adapter in it", adapter.name);
   const double alpha = adapter.number("adapter.lora.alpha").value_or(0);
   for (const auto& [name, a] : adapter.tensors) {
-    constexpr std::string_view kTail = ".lora_a";
-    if (!name.ends_with(kTail)) continue;
-    const std::string target = name.substr(0, name.size() - kTail.size());
+    constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
+    if (!name.ends_with(kA) && !name.ends_with(kB))
+      fail(ErrorKind::io, "[model] {}: '{}' is no part of a LoRA adapter", adapter.name, one_line(name));
+    const std::string target = name.substr(0, name.size() - kA.size());
+    if (name.ends_with(kB)) {  // the other half says what both do
+      adapter.tensor(target + ".lora_a");
+      continue;
+    }
     const StoredTensor &b = adapter.tensor(target + ".lora_b"), &weight = file_.tensor(target);
     const bool fits = a.shape.size() == 2 && b.shape.size() == 2 && weight.shape.size() == 2 &&
                       a.shape[0] == b.shape[1] && a.shape[0] > 0 && a.shape[1] == weight.shape[1] &&
                       b.shape[0] == weight.shape[0];
     if (!fits)
-      fail(ErrorKind::io, "[model] {}: '{}' is {} times {}, which does not fit {}", adapter.name, target,
-           to_string(b.shape), to_string(a.shape), to_string(weight.shape));
+      fail(ErrorKind::io, "[model] {}: '{}' is {} times {}, which does not fit {}", adapter.name,
+           one_line(target), to_string(b.shape), to_string(a.shape), to_string(weight.shape));
     const Device device = product_device(target);
     adapters_[target].push_back({Array::from_vector(a.values(), a.shape, device),
                                  Array::from_vector(b.values(), b.shape, device),
-                                 scale * (alpha > 0 ? alpha / static_cast<double>(a.shape[0]) : 1)});
+                                 scale * (alpha != 0 ? alpha / static_cast<double>(a.shape[0]) : 1)});
   }
 }
 

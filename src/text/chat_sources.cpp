@@ -1,21 +1,14 @@
 #include "text/chat_sources.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "io/gguf.h"
-#include "io/mapped_file.h"
+#include "io/json.h"
 
 namespace weft {
 namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-std::string read_file(const fs::path& file) {
-  const MappedFile mapping(file);
-  return {reinterpret_cast<const char*>(mapping.bytes().data()), mapping.bytes().size()};
-}
 
 ChatSources read_gguf(const fs::path& file) {
   const std::string key = "tokenizer.chat_template";
@@ -30,7 +23,7 @@ ChatSources read_gguf(const fs::path& file) {
 
 /// `chat_template` of a JSON file: a text, or a list of {name, template}.
 void read_member(const fs::path& file, ChatSources& sources) {
-  const json root = json::parse(read_file(file), nullptr, false);
+  const json root = read_json(file, "[chat template]");
   if (!root.is_object()) fail(ErrorKind::io, "[chat template] {}: is not a JSON object", file.string());
   const json value = root.value("chat_template", json());
   if (value.is_string()) sources.emplace("default", value.get<std::string>());
@@ -49,11 +42,11 @@ void read_member(const fs::path& file, ChatSources& sources) {
 ChatSources read_folder(const fs::path& folder) {
   ChatSources sources;
   if (fs::exists(folder / "chat_template.jinja"))
-    sources.emplace("default", read_file(folder / "chat_template.jinja"));
+    sources.emplace("default", read_text_file(folder / "chat_template.jinja"));
   if (fs::is_directory(folder / "additional_chat_templates"))
     for (const auto& entry : fs::directory_iterator(folder / "additional_chat_templates"))
       if (entry.path().extension() == ".jinja")
-        sources.emplace(entry.path().stem().string(), read_file(entry.path()));
+        sources.emplace(entry.path().stem().string(), read_text_file(entry.path()));
   for (const char* name : {"chat_template.json", "tokenizer_config.json"})
     if (sources.empty() && fs::exists(folder / name)) read_member(folder / name, sources);
   return sources;
@@ -66,7 +59,7 @@ ChatSources read_chat_sources(const fs::path& model) {
   if (fs::is_directory(model))
     sources = read_folder(model);
   else if (model.extension() == ".jinja")
-    sources.emplace("default", read_file(model));
+    sources.emplace("default", read_text_file(model));
   else if (model.extension() == ".json")
     read_member(model, sources);
   else

@@ -136,6 +136,18 @@ CodeSet CodeSet::operator|(const CodeSet& other) const {
   return CodeSet(std::move(ranges));
 }
 
+void CodeSet::Union::add(const CodeSet& set) {
+  ranges_.insert(ranges_.end(), set.ranges_.begin(), set.ranges_.end());
+  if (ranges_.size() < 2 * joined_ + 1000) return;
+  ranges_ = CodeSet(std::move(ranges_)).ranges_;
+  joined_ = ranges_.size();
+}
+
+CodeSet CodeSet::Union::take() {
+  joined_ = 0;
+  return CodeSet(std::exchange(ranges_, {}));
+}
+
 CodeSet CodeSet::operator~() const {
   std::vector<Range> ranges;
   char32_t next = 0;

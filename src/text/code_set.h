@@ -37,6 +37,17 @@ class CodeSet {
   std::span<const std::pair<char32_t, char32_t>> ranges() const { return ranges_; }
   bool operator==(const CodeSet&) const = default;
 
+  /// The union of many sets, put together in time that grows with their number, not with its square.
+  class Union {
+   public:
+    void add(const CodeSet& set);
+    CodeSet take();  ///< and begins again
+
+   private:
+    std::vector<std::pair<char32_t, char32_t>> ranges_;
+    size_t joined_ = 0;  // of ranges_, when they last did not touch
+  };
+
  private:
   using Range = std::pair<char32_t, char32_t>;
   explicit CodeSet(std::vector<Range> ranges);

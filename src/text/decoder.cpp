@@ -55,7 +55,10 @@ DecodeStep wordpiece(std::string prefix, bool cleanup) {
 DecodeStep strip_start(std::string content, size_t start, bool only_first) {
   return [content = std::move(content), start, only_first](std::string& piece, bool first) {
     if (content.empty() || (only_first && !first)) return;
-    for (size_t i = 0; i < start && piece.starts_with(content); ++i) piece.erase(0, content.size());
+    size_t cut = 0;
+    for (size_t i = 0; i < start && std::string_view(piece).substr(cut).starts_with(content); ++i)
+      cut += content.size();
+    piece.erase(0, cut);
   };
 }
 

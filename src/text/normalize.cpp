@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "text/byte_level.h"
+#include "text/find.h"
 #include "text/trie.h"
 #include "text/utf8.h"
 
@@ -110,8 +111,11 @@ Normalizer replace(std::string from, std::string to) {
     if (from.empty()) return;
     std::string out;
     size_t begin = 0;
-    for (size_t found; (found = text.find(from, begin)) != std::string::npos; begin = found + from.size())
+    for (size_t found; (found = find_text(text, from, begin)) != std::string::npos;
+         begin = found + from.size()) {
       out.append(text, begin, found - begin).append(to);
+      check_growth(text.size(), out.size());
+    }
     text = out.append(text, begin);
   };
 }
@@ -124,6 +128,7 @@ Normalizer replace_matches(Regex regex, std::string to) {
     size_t end = 0;
     while (const auto match = search.next()) {
       out.append(text, end, match->begin - end).append(to);
+      check_growth(text.size(), out.size());
       end = match->end;
     }
     text = out.append(text, end);
@@ -161,6 +166,7 @@ Normalizer precompiled(CharsMap map) {
         out += match ? match->replacement : character;
         pos = next;
       }
+      check_growth(text.size(), out.size());
       pos = end;
     }
     text = utf8::valid(out);
@@ -239,6 +245,7 @@ Normalizer sentencepiece(SentencePieceOptions options) {
       else if (length == 0)
         length = utf8::next_position(rest, 0);
       append(match ? match->replacement : rest.substr(0, length));
+      check_growth(text.size(), out.size());
       rest.remove_prefix(length);
     }
     if (shared->suffix && shared->space_prefix) out += space;

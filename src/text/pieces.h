@@ -21,7 +21,15 @@ struct Pieces {
   }
 };
 
+/// Called while a step makes a text longer: fails (ErrorKind::invalid) far above what real steps make, so
+/// that a small file cannot ask for all memory.
+void check_growth(size_t before, size_t now);
+
 using Normalizer = std::function<void(std::string&)>;
 using PreTokenizer = std::function<void(Pieces&)>;
+
+// All steps, one after the other; check_growth holds for all of them together too.
+std::string normalized(std::string_view text, const std::vector<Normalizer>& steps);
+void cut(Pieces& pieces, const std::vector<PreTokenizer>& steps);
 
 }  // namespace weft

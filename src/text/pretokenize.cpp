@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "text/byte_level.h"
+#include "text/find.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -77,6 +78,7 @@ void rewrite(Pieces& pieces, const Change& change) {
   for (size_t i = 0; i < pieces.spans.size(); ++i) {
     const size_t begin = text.size();
     text += change(pieces[i], i);
+    check_growth(pieces.text.size(), text.size());
     pieces.spans[i] = {begin, text.size()};
   }
   pieces.text = std::move(text);
@@ -102,8 +104,8 @@ PreTokenizer split_text(std::string text, Behavior behavior, bool invert) {
   return [text = std::move(text), behavior, invert](Pieces& pieces) {
     if (text.empty()) return;
     cut(pieces, behavior, invert, [&](std::string_view piece, const auto& add) {
-      for (size_t found = piece.find(text); found != piece.npos;
-           found = piece.find(text, found + text.size()))
+      for (size_t found = find_text(piece, text); found != piece.npos;
+           found = find_text(piece, text, found + text.size()))
         add(found, found + text.size());
     });
   };

@@ -1,6 +1,8 @@
 #include "text/regex.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "io/safetensors.h"
@@ -28,21 +30,33 @@ class RegexCompiler {
   // splits x bytes of text / 8.
   static constexpr size_t kMaxInstructions = 50'000;
   static constexpr uint32_t kMaxSplits = 1000;
-  static constexpr size_t kMaxWidth = 255;  // of a look-behind
+  static constexpr uint32_t kMaxAtomicSplits =
+      64;                                         // real ones have below 20; each is 4 bytes per byte of text
+  static constexpr size_t kMaxNodes = 1'000'000;  // with each repetition counted: many may emit nothing
+  static constexpr size_t kMaxWidth = 255;        // of a look-behind
 
   uint32_t here() const { return static_cast<uint32_t>(regex_.program_.size()); }
 
   uint32_t emit(Regex::Instruction instruction) {
-    if (instruction.op == Op::split) instruction.memo = regex_.splits_++;
-    if (regex_.program_.size() == kMaxInstructions || regex_.splits_ > kMaxSplits)
-      fail(ErrorKind::unsupported, "[regex] '{}' is too large", one_line(pattern_));
+    if (instruction.op == Op::split) {
+      instruction.memo = regex_.splits_++;
+      regex_.atomic_.push_back(in_atomic_ ? regex_.atomic_splits_++ : Regex::kNoAtomic);
+    }
+    if (regex_.program_.size() == kMaxInstructions || regex_.splits_ > kMaxSplits ||
+        regex_.atomic_splits_ > kMaxAtomicSplits)
+      too_large();
     regex_.program_.push_back(instruction);
     return here() - 1;
   }
 
   Regex::Instruction& at(uint32_t index) { return regex_.program_[index]; }
 
+  [[noreturn]] void too_large() const {
+    fail(ErrorKind::unsupported, "[regex] '{}' is too large", one_line(pattern_));
+  }
+
   void add(const Node& node) {
+    if (++nodes_ > kMaxNodes) too_large();
     switch (node.kind) {
       case Node::Kind::set:
         emit({.op = Op::set, .x = set(node.set)});
@@ -113,7 +127,9 @@ class RegexCompiler {
   void add_body(const Node& body, const Regex::Instruction& instruction) {
     const uint32_t index = emit(instruction);
     at(index).x = here();
+    const bool outer = std::exchange(in_atomic_, instruction.op == Op::atomic);
     add(body);
+    in_atomic_ = outer;
     emit({.op = Op::accept});
     at(index).y = here();
   }
@@ -165,6 +181,8 @@ class RegexCompiler {
 
   Regex& regex_;
   std::string_view pattern_;
+  size_t nodes_ = 0;
+  bool in_atomic_ = false;  // the innermost body around is an atomic group's
 };
 
 Regex::Regex(std::string_view pattern) {
@@ -177,12 +195,13 @@ void RegexSearch::start(std::string_view text) {
   last_end_ = kNone;
   tried_.assign((text.size() + 1) * regex_.splits_, false);
   proven_.clear();
+  ends_.clear();
 }
 
 std::optional<Regex::Match> RegexSearch::next() {
   while (from_ <= text_.size()) {
     const size_t begin = from_;
-    const size_t end = run(0, begin, false);
+    const size_t end = run(0, begin, Keep::nothing);
     if (end == kNone || (end == begin && begin == last_end_)) {
       from_ = begin < text_.size() ? utf8::next_position(text_, begin) : begin + 1;
       continue;
@@ -196,14 +215,19 @@ std::optional<Regex::Match> RegexSearch::next() {
   return std::nullopt;
 }
 
-/// The end of the match at `pos` of the program at `at`; kNone when there is none. `remember_success` keeps
-/// which states led to the end: right where only the fact counts, and what makes look-aheads linear together.
-size_t RegexSearch::run(uint32_t at, size_t pos, bool remember_success) {
+size_t RegexSearch::end_index(size_t state) const {
+  return state / regex_.splits_ * regex_.atomic_splits_ + regex_.atomic_[state % regex_.splits_];
+}
+
+/// The end of the match at `pos` of the program at `at`; kNone when there is none.
+size_t RegexSearch::run(uint32_t at, size_t pos, Keep keep) {
+  constexpr size_t kLongestEnd = std::numeric_limits<uint32_t>::max();
   const size_t first_alternative = alternatives_.size(), first_path = path_.size();
   const auto finish = [&](size_t end) {
     for (size_t i = first_path; i < path_.size() && end != kNone; ++i) {
       tried_[path_[i]] = false;
-      if (remember_success) proven_[path_[i]] = true;
+      if (keep == Keep::fact) proven_[path_[i]] = true;
+      if (keep == Keep::end && end < kLongestEnd) ends_[end_index(path_[i])] = static_cast<uint32_t>(end + 1);
     }
     alternatives_.resize(first_alternative);
     path_.resize(first_path);
@@ -222,9 +246,12 @@ size_t RegexSearch::run(uint32_t at, size_t pos, bool remember_success) {
       }
       case Regex::Op::split: {
         const size_t state = pos * regex_.splits_ + instruction.memo;
-        if (remember_success) {
+        if (keep == Keep::fact) {
           if (proven_.empty()) proven_.resize(tried_.size());
           if (proven_[state]) return finish(pos);
+        } else if (keep == Keep::end) {
+          if (ends_.empty()) ends_.resize((text_.size() + 1) * regex_.atomic_splits_);
+          if (const uint32_t known = ends_[end_index(state)]; known > 0) return finish(known - 1);
         }
         fits = !tried_[state];
         if (!fits) break;
@@ -242,7 +269,7 @@ size_t RegexSearch::run(uint32_t at, size_t pos, bool remember_success) {
         at = instruction.y;
         break;
       case Regex::Op::atomic: {
-        const size_t end = run(instruction.x, pos, false);
+        const size_t end = run(instruction.x, pos, Keep::end);
         fits = end != kNone;
         pos = end;
         at = instruction.y;
@@ -269,7 +296,7 @@ bool RegexSearch::looks_right(const Regex::Instruction& instruction, size_t pos)
     if (pos == 0) return false;
     utf8::previous(text_, pos);
   }
-  return run(instruction.x, pos, true) != kNone;
+  return run(instruction.x, pos, Keep::fact) != kNone;
 }
 
 bool RegexSearch::holds(const Regex::Instruction& instruction, size_t pos) const {

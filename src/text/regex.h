@@ -39,6 +39,10 @@ class Regex {
   std::vector<Instruction> program_;
   std::vector<CodeSet> sets_;
   uint32_t splits_ = 0;
+  /// Of each split: its number among those of atomic groups' bodies, or kNoAtomic.
+  std::vector<uint32_t> atomic_;
+  uint32_t atomic_splits_ = 0;
+  static constexpr uint32_t kNoAtomic = static_cast<uint32_t>(-1);
 };
 
 /// Finds matches in one text after another; keeps its memory.
@@ -54,7 +58,11 @@ class RegexSearch {
  private:
   static constexpr size_t kNone = static_cast<size_t>(-1);
 
-  size_t run(uint32_t begin, size_t pos, bool remember_success);
+  /// What a run keeps of the states on the way to its end. The fact is enough for a look-ahead; an atomic
+  /// group goes on from its end. Either makes all runs together linear.
+  enum class Keep { nothing, fact, end };
+  size_t run(uint32_t begin, size_t pos, Keep keep);
+  size_t end_index(size_t state) const;
   bool looks_right(const Regex::Instruction& instruction, size_t pos);
   bool holds(const Regex::Instruction& instruction, size_t pos) const;
 
@@ -71,6 +79,7 @@ class RegexSearch {
   std::vector<size_t> path_;  // states (place in the text, split) that lead to where we are
   std::vector<bool> tried_,
       proven_;  // states that failed or are on the path; states of a look-ahead that led to its end
+  std::vector<uint32_t> ends_;  // where states of an atomic group's body led, plus 1; 0: not known
 };
 
 }  // namespace weft

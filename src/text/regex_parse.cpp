@@ -10,8 +10,9 @@
 namespace weft::regex {
 namespace {
 
-constexpr int kMaxDepth = 100;      // of groups and classes
-constexpr int kMaxRepeat = 100000;  // Oniguruma's own limit
+constexpr int kMaxDepth = 100;           // of groups and classes
+constexpr int kMaxRepeat = 100000;       // Oniguruma's own limit
+constexpr size_t kMaxPattern = 1 << 16;  // bytes; a byte may be a class of many ranges
 
 /// Oniguruma's Ruby syntax, which is what tokenizer.json files are written for.
 class Parser {
@@ -19,6 +20,9 @@ class Parser {
   explicit Parser(std::string_view pattern) : original_(pattern), text_(utf8::valid(pattern)) {}
 
   Node pattern() {
+    if (original_.size() > kMaxPattern)
+      fail(ErrorKind::unsupported, "[regex] '{}' is too large: {} bytes", one_line(original_),
+           original_.size());
     Node node = choice();
     if (!at_end()) wrong("unmatched )");
     return node;
@@ -368,18 +372,18 @@ class Parser {
     if (++depth_ > kMaxDepth) wrong("nested too deeply");
     const bool negative = take("^");
     const auto cased = [&](const CodeSet& set) { return flags_.any_case ? set.any_case() : set; };
-    CodeSet all = ~CodeSet(), part;
+    CodeSet all = ~CodeSet();
+    CodeSet::Union part;
     for (bool first = true; first || !looking_at("]"); first = false) {
       if (take("&&")) {
-        all = all & cased(part);
-        part = CodeSet();
+        all = all & cased(part.take());
       } else {
-        part = part | class_item();
+        part.add(class_item());
       }
     }
     ++pos_;
     --depth_;
-    all = all & cased(part);
+    all = all & cased(part.take());
     return negative ? ~all : all;
   }
 

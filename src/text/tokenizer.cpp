@@ -12,17 +12,16 @@ namespace {
 
 void encode_text(const TokenizerData& data, std::string_view text, bool at_start, bool trusted,
                  std::vector<TokenId>& out) {
-  std::string normalized(text);
-  for (const Normalizer& normalize : data.normalizers) normalize(normalized);
-  const TrustedRanges whole = trusted ? TrustedRanges{{0, normalized.size()}} : TrustedRanges{};
-  for (const AddedTokens::Part& part : data.added_normalized.split(normalized, whole)) {
+  const std::string clean = normalized(text, data.normalizers);
+  const TrustedRanges whole = trusted ? TrustedRanges{{0, clean.size()}} : TrustedRanges{};
+  for (const AddedTokens::Part& part : data.added_normalized.split(clean, whole)) {
     if (part.token != kNoToken) {
       out.push_back(part.token);
       continue;
     }
     Pieces pieces{.text = std::string(part.text), .spans = {{0, part.text.size()}}};
-    pieces.at_start = at_start && part.text.data() == normalized.data();
-    for (const PreTokenizer& cut : data.pre_tokenizers) cut(pieces);
+    pieces.at_start = at_start && part.text.data() == clean.data();
+    cut(pieces, data.pre_tokenizers);
     data.model->encode(pieces, out);
   }
 }
@@ -38,9 +37,15 @@ std::string decoded(const TokenizerData& data, TokenId id, bool first) {
 }  // namespace
 
 Tokenizer Tokenizer::open(const std::filesystem::path& model) {
-  if (std::filesystem::is_directory(model)) return Tokenizer(read_tokenizer_json(model / "tokenizer.json"));
-  if (model.extension() == ".json") return Tokenizer(read_tokenizer_json(model));
-  return Tokenizer(read_gguf_tokenizer(Gguf::open(model)));
+  try {
+    if (std::filesystem::is_directory(model)) return Tokenizer(read_tokenizer_json(model / "tokenizer.json"));
+    if (model.extension() == ".json") return Tokenizer(read_tokenizer_json(model));
+    return Tokenizer(read_gguf_tokenizer(Gguf::open(model)));
+  } catch (const Error& e) {  // of parts that do not know which file they are for, such as a pattern
+    const std::string_view message = e.what();
+    if (message.find(model.string()) != message.npos) throw;
+    throw Error(e.kind(), fmt::format("{}, in {}", message, model.string()));
+  }
 }
 
 Tokenizer::Tokenizer(TokenizerData data) : data_(std::make_shared<const TokenizerData>(std::move(data))) {}

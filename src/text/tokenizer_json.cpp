@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "io/mapped_file.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 #include "text/end_tokens.h"
 #include "text/normalize.h"
@@ -17,7 +16,10 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMaxDepth = 16;           // of sequences in sequences
-constexpr int64_t kMaxId = 16'000'000;  // far above every vocabulary; an id is memory
+constexpr int64_t kMaxId = 4'000'000;   // 15 times the largest vocabulary; an id is memory
+constexpr size_t kMaxSteps = 256;       // of a kind; each goes over the whole text
+constexpr size_t kMaxAround = 1000;     // tokens around a text
+constexpr size_t kMaxReplacement = 64;  // bytes of what stands for a space
 constexpr double kUnknownPenalty = 10;  // Unigram: below the worst token
 
 std::optional<std::string> decode_base64(std::string_view text) {
@@ -170,8 +172,7 @@ class Reader : Members {
                        .rstrip = flag(entry, "rstrip", false),
                        .single_word = flag(entry, "single_word", false)};
       const bool after_normalizing = flag(entry, "normalized", !token.special);
-      if (after_normalizing)
-        for (const Normalizer& normalize : data_.normalizers) normalize(token.text);
+      if (after_normalizing) token.text = weft::normalized(token.text, data_.normalizers);
       (after_normalizing ? normalized : raw).push_back(std::move(token));
     }
     data_.added = AddedTokens(std::move(raw));
@@ -184,6 +185,12 @@ class Reader : Members {
     if (depth > kMaxDepth) wrong("nested deeper than {} levels", kMaxDepth);
   }
 
+  template <typename Step>
+  void add_step(std::vector<Step>& steps, Step step) const {
+    if (steps.size() == kMaxSteps) wrong("has more than {} steps of a kind", kMaxSteps);
+    steps.push_back(std::move(step));
+  }
+
   void read_normalizer(const json& value, int depth) {
     check_depth(depth);
     if (value.is_null()) return;
@@ -192,7 +199,7 @@ class Reader : Members {
       for (const json& part : list(value, "normalizers")) read_normalizer(part, depth + 1);
       return;
     }
-    data_.normalizers.push_back(normalizer(value, type));
+    add_step(data_.normalizers, normalizer(value, type));
   }
 
   Normalizer normalizer(const json& value, const std::string& type) const {
@@ -242,7 +249,7 @@ class Reader : Members {
       for (const json& part : list(value, "pretokenizers")) read_pre_tokenizer(part, depth + 1);
       return;
     }
-    data_.pre_tokenizers.push_back(pre_tokenizer(value, type));
+    add_step(data_.pre_tokenizers, pre_tokenizer(value, type));
   }
 
   PreTokenizer pre_tokenizer(const json& value, const std::string& type) const {
@@ -250,8 +257,7 @@ class Reader : Members {
     if (type == "ByteLevel")
       return byte_level(flag(value, "add_prefix_space", true), flag(value, "use_regex", true));
     if (type == "Metaspace")
-      return metaspace(text(value, "replacement", "\u2581"), prepend_scheme(value),
-                       flag(value, "split", true));
+      return metaspace(space(value), prepend_scheme(value), flag(value, "split", true));
     if (type == "Whitespace") return whitespace();
     if (type == "WhitespaceSplit") return whitespace_split();
     if (type == "BertPreTokenizer") return pretokenizers::bert();
@@ -279,6 +285,13 @@ class Reader : Members {
     if (name == "MergedWithPrevious") return Behavior::merged_with_previous;
     if (name == "MergedWithNext") return Behavior::merged_with_next;
     unsupported("the behavior {} is not known", one_line(name));
+  }
+
+  /// What stands for a space.
+  std::string space(const json& value) const {
+    std::string result = text(value, "replacement", "\u2581");
+    if (result.size() > kMaxReplacement) wrong("replacement has {} bytes", result.size());
+    return result;
   }
 
   /// Older files have a bool instead.
@@ -316,6 +329,7 @@ class Reader : Members {
                                             .unknown = unknown_token(),
                                             .max_characters = static_cast<size_t>(limit)});
     } else if (type == "Unigram") {
+      if (!member(model(), "vocab").is_array()) wrong("vocab is not a list of texts and scores");
       double lowest = std::numeric_limits<double>::max();
       for (const json& entry : member(model(), "vocab")) lowest = std::min(lowest, entry[1].get<double>());
       const int64_t unknown = integer(model(), "unk_id", kNoToken);
@@ -376,6 +390,11 @@ class Reader : Members {
     return token;
   }
 
+  void add_around(std::vector<TokenId>& list, TokenId token) const {
+    if (list.size() == kMaxAround) wrong("puts more than {} tokens around a text", kMaxAround);
+    list.push_back(token);
+  }
+
   void read_template(const json& value) {
     bool before = true;
     for (const json& part : list(value, "single")) {
@@ -386,7 +405,7 @@ class Reader : Members {
       }
       const json& description = member(member(value, "special_tokens"), text(token, "id").c_str());
       for (const json& number : list(description, "ids"))
-        (before ? data_.prefix : data_.suffix).push_back(known(id(number)));
+        add_around(before ? data_.prefix : data_.suffix, known(id(number)));
     }
   }
 
@@ -401,7 +420,7 @@ class Reader : Members {
     } else if (type == "Fuse") {
       fused_ = true;
     } else {
-      data_.decoder.push_back(decoder(value, type));
+      add_step(data_.decoder, decoder(value, type));
     }
   }
 
@@ -410,8 +429,7 @@ class Reader : Members {
     if (type == "ByteLevel") return byte_level();
     if (type == "ByteFallback") return byte_fallback();
     if (type == "Metaspace")
-      return metaspace(text(value, "replacement", "\u2581"),
-                       prepend_scheme(value) != pretokenizers::Prepend::never);
+      return metaspace(space(value), prepend_scheme(value) != pretokenizers::Prepend::never);
     if (type == "WordPiece") return wordpiece(text(value, "prefix", "##"), flag(value, "cleanup", true));
     if (type == "BPEDecoder") return replace(text(value, "suffix", "</w>"), " ");
     if (type == "Replace") return [change = replacement(value)](std::string& piece, bool) { change(piece); };
@@ -451,32 +469,24 @@ class Reader : Members {
   bool fused_ = false;
 };
 
-json parse_json(std::string_view text, const std::string& name) {
-  try {
-    return json::parse(text);
-  } catch (const json::exception&) {
-    fail(ErrorKind::io, "[tokenizer] {}: is not valid JSON", name);
-  }
-}
-
-std::string_view view(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+json parse(std::string_view text, const std::string& name) {
+  json value = parse_json(text, "[tokenizer] " + name);
+  if (value.is_discarded()) fail(ErrorKind::io, "[tokenizer] {}: is not valid JSON", name);
+  return value;
 }
 
 }  // namespace
 
 TokenizerData parse_tokenizer_json(std::string_view text, std::string_view config, const std::string& name) {
-  const json root = parse_json(text, name);
-  const json settings = config.empty() ? json() : parse_json(config, name + " (tokenizer_config.json)");
+  const json root = parse(text, name);
+  const json settings = config.empty() ? json() : parse(config, name + " (tokenizer_config.json)");
   return Reader(root, settings, name).read();
 }
 
 TokenizerData read_tokenizer_json(const std::filesystem::path& file) {
-  const MappedFile text(file);
   const std::filesystem::path beside = file.parent_path() / "tokenizer_config.json";
-  if (!std::filesystem::exists(beside)) return parse_tokenizer_json(view(text), "", file.string());
-  const MappedFile config(beside);
-  return parse_tokenizer_json(view(text), view(config), file.string());
+  const std::string config = std::filesystem::exists(beside) ? read_text_file(beside) : "";
+  return parse_tokenizer_json(read_text_file(file), config, file.string());
 }
 
 }  // namespace weft

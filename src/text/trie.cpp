@@ -2,10 +2,18 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "io/safetensors.h"
+
 namespace weft {
 
 Trie::Trie(std::vector<std::pair<std::string_view, TokenId>> entries) : nodes_(1) {
+  constexpr size_t kMost = 1024;  // a search of a text may follow one at each place of it
   std::erase_if(entries, [](const auto& entry) { return entry.first.empty(); });
+  for (const auto& [text, token] : entries)
+    if (text.size() > kMost)
+      fail(ErrorKind::unsupported, "[tokenizer] token '{}' has {} bytes; at most {}", one_line(text),
+           text.size(), kMost);
   std::ranges::stable_sort(entries, {}, [](const auto& entry) { return entry.first; });
   // Breadth first, so that children come to lie together: each node knows the entries that pass through it.
   struct Pending {

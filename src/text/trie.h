@@ -15,7 +15,7 @@ class Trie {
   using State = uint32_t;
   static constexpr State kRoot = 0, kDead = static_cast<State>(-1);
 
-  /// Of equal texts the last one counts; empty ones are left out.
+  /// Of equal texts the last one counts; empty ones are left out. ErrorKind::unsupported above 1024 bytes.
   explicit Trie(std::vector<std::pair<std::string_view, TokenId>> entries = {});
 
   State step(State state, char byte) const;

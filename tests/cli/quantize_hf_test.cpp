@@ -151,6 +151,19 @@ TEST_SUITE("base: quantize hf") {
     }
   }
 
+  TEST_CASE("null in a tokenizer.json is as good as nothing") {
+    const Folder folder;
+    json tokenizer = json::parse(*read_text(kTokenizers / "qwen2" / "tokenizer.json"));
+    tokenizer["model"]["ignore_merges"] = nullptr;
+    tokenizer["model"]["byte_fallback"] = nullptr;
+    for (json& token : tokenizer["added_tokens"]) token["special"] = nullptr;
+    write_text(folder.path / "tokenizer.json", tokenizer.dump());
+    write_text(folder.path / "tokenizer_config.json", R"({"chat_template":[{"name":5,"template":5}]})");
+    const test::Output run = folder.quantize("f16");
+    CHECK(run.errors == "");
+    CHECK(run.status == 0);
+  }
+
   TEST_CASE("words of WordPiece are marked at their beginning") {
     const Folder folder;
     fs::copy_file(kTokenizers / "wordpiece-tokenizer.json", folder.path / "tokenizer.json");

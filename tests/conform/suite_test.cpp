@@ -227,8 +227,9 @@ TEST_SUITE("base: conform") {
         {"", "not valid JSON at byte"},
         {"{", "not valid JSON at byte 2"},
         {"[1e999]", "not valid JSON"},
-        {std::string(1'000'000, '['), "not valid JSON at byte 1000001"},
-        {"[" + std::string(300'000, '[') + std::string(300'000, ']') + "]", "not a JSON object"},
+        {std::string(1'000'000, '['), "JSON nested deeper than 100 levels"},
+        {"[" + std::string(300'000, '[') + std::string(300'000, ']') + "]",
+         "JSON nested deeper than 100 levels"},
         {"{}", "format is not 1"},
         {R"({"format":2})", "format is not 1"},
         {R"({"format":1,"kind":"chat"})", "not a suite of kind ops"},
@@ -247,6 +248,19 @@ TEST_SUITE("base: conform") {
       CHECK(caught.message.find(row.message) != std::string::npos);
     }
     CHECK(error_of([&] { load_ops_suite(folder.path / "absent.json"); }).kind == "io");
+  }
+
+  TEST_CASE("suite: chats that are none") {
+    const Folder folder;
+    for (const char* text :
+         {R"({"kind":5})", R"({"kind":"chat","cases":[5]})", R"({"kind":"chat","cases":[{"name":5}]})",
+          R"({"kind":"chat","cases":5})", R"({"kind":"chat","strftime_now":5,"cases":[]})"}) {
+      CAPTURE(text);
+      write_text(folder.path / "s.json", text);
+      const auto caught = error_of([&] { load_chat_suite(folder.path / "s.json"); });
+      CHECK(caught.kind == "io");
+      CHECK(caught.message.starts_with("[conform] " + (folder.path / "s.json").string()));
+    }
   }
 
   TEST_CASE("suite: 1,000 random corruptions end in a suite or an error") {

@@ -14,9 +14,18 @@ here=$(dirname "$0")
 declare -A seeds=( # folders whose files are the first inputs
   [gguf]=$here/../data/tokenizers
   [jinja]=$here/templates
+  [model]=$build/corpus/model-seeds
   [safetensors]=$here/../data/quant
   [tokenizer_json]=$here/../data/tokenizers/hf
 )
+
+# A folder as fuzz-model takes it: its config.json, a zero byte, its tensors. GGUF files are what they are.
+mkdir -p "$build/corpus/model-seeds"
+for folder in "$here"/../data/architectures/*/; do
+  name=$(basename "$folder")
+  { cat "$folder/config.json" && printf '\0' && cat "$folder/model.safetensors"; } >"$build/corpus/model-seeds/$name"
+  if [[ -f $folder/model.gguf ]]; then cp "$folder/model.gguf" "$build/corpus/model-seeds/$name.gguf"; fi
+done
 
 failed=0
 for program in "$build"/fuzz-*; do

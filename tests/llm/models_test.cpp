@@ -19,6 +19,7 @@
 #include "llm/verify.h"
 #include "support/gguf_file.h"
 #include "support/gpus.h"
+#include "support/model_copy.h"
 #include "support/scoped.h"
 #include "weft/llm.h"
 
@@ -29,44 +30,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kModels = WEFT_SOURCE_DIR "/tests/data/architectures";  // make.py there says what they are
+using test::Copy;
+using test::kModels;
 
 json read_json(const fs::path& file) {
   return json::parse(read_text(file).value_or(""));
 }
-
-/// A copy of a model's folder, to be damaged.
-struct Copy {
-  test::ScopedFolder place;
-  fs::path path = place.path / "model";
-
-  explicit Copy(const std::string& name) { fs::copy(kModels / name, path, fs::copy_options::recursive); }
-
-  void set(const std::string& key, const json& value) const {
-    json config = read_json(path / "config.json");
-    config[key] = value;
-    write_text(path / "config.json", config.dump());
-  }
-  /// The model's tensors, as `change` leaves them.
-  void change(const std::function<void(std::map<std::string, HostTensor>&)>& change) const {
-    const fs::path file = path / "model.safetensors";
-    std::map<std::string, HostTensor> tensors;
-    {
-      const Safetensors all = Safetensors::open(file);
-      for (const std::string& name : all.names()) tensors[name] = all.load(name);
-    }
-    change(tensors);
-    write_safetensors(file, tensors);
-  }
-  /// What opening it says, without the name of the file.
-  std::string complaint() const {
-    std::string message = test::error_of([&] { Model(path, {.context = 16}); }).message;
-    for (size_t at = message.find(path.string()); at != message.npos; at = message.find(path.string()))
-      message.replace(at, path.string().size(), "FOLDER");
-    CHECK(message.find('\n') == message.npos);
-    return message;
-  }
-};
 
 /// Logits of all tokens of several sequences that go on together, `step` tokens of each at a time.
 std::vector<std::vector<float>> together(Model& model, const std::vector<std::vector<TokenId>>& texts,

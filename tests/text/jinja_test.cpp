@@ -337,6 +337,20 @@ TEST_SUITE("base: jinja") {
                       use));
   }
 
+  TEST_CASE("what is looked for is found in linear time, wherever its parts are") {
+    const std::string texts =
+        "{% set x = 'a' * 1000000 %}{% set y = 'a' * 500000 ~ 'b' %}"
+        "{% set z = 'b' ~ 'a' * 500000 %}";
+    const std::string uses =
+        "{{ y in x }}{{ x.find(y) }}{{ x.rfind(z) }}{{ x.count(y) }}{{ x.split(y)|length }}"
+        "{{ x.rsplit(z)|length }}{{ x.replace(y, '')|length }}{{ x.partition(y)|length }}"
+        "{{ x.rpartition(z)|length }}{{ x.strip(y)|length }}";
+    CHECK(render(texts + uses) == "False-1-10111000000330");
+    CHECK(render("{{ 'a--b--c'.rsplit('--', 1) }}{{ 'aaaaa'.rsplit('aa') }}{{ '--a'.rsplit('--') }}"
+                 "{{ 'abcab'.rfind('ab') }}{{ 'abcab'.rpartition('ab')|tojson }}{{ 'abc'.rfind('') }}") ==
+          "['a--b', 'c']['a', '', '']['', 'a']3[\"abc\", \"ab\", \"\"]3");
+  }
+
   TEST_CASE("deep nesting is an error, not a crash") {
     constexpr size_t kMany = 100'000;
     for (std::string_view opening : {"(", "[", "{1:", "-", "not ", "a[", "f(", "a if ", "a.b(", "a|default("})

@@ -91,6 +91,20 @@ TEST_CASE("time is linear in the text, however it is chosen") {
   CHECK(split("(a*)*b", repeated("a", kMany)).size() == 1);                           // exponential elsewhere
   CHECK(split(R"(\d{1,3}(?=(?:\d{3})*\b))", repeated("7", kMany)).size() == 66'667);  // look-ahead to the end
   CHECK(split(R"((?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+!)", repeated("a ", kMany)).size() == 1);
+  CHECK(split(R"(.*+\n|.)", repeated("a", kMany)).size() == kMany);  // the group always reaches the end
+  CHECK(split("(?>(?>(?>(?>(?>a*)b?)*c?)*d?)*e?)*f|a", repeated("a", kMany)).size() == kMany);
+}
+
+TEST_CASE("a class of many characters is read in time that is linear in it") {
+  std::string pattern = "[", text;
+  for (uint32_t code = 0x4E00; code < 0x4E00 + 34'000; code += 2) {
+    for (std::string* each : {&pattern, &text}) {
+      *each += static_cast<char>(0xE0 | code >> 12);
+      *each += static_cast<char>(0x80 | (code >> 6 & 63));
+      *each += static_cast<char>(0x80 | (code & 63));
+    }
+  }
+  CHECK(split(pattern + "]+", text + "a" + text).size() == 3);
 }
 
 TEST_CASE("a pattern that is wrong or too much is one line") {
@@ -103,6 +117,11 @@ TEST_CASE("a pattern that is wrong or too much is one line") {
   }
   CHECK(error_of([] { Regex regex("((a{1000}){1000}){1000}"); }).message.find("too large") !=
         std::string::npos);
+  for (const char* empty : {"(?:(?:(?:){100000}){100000}){100000}", "(?<=(?:(?:){100000}){100000})a",
+                            "(?:(?:(?#x)){100000}){100000}"})
+    CHECK(error_of([&] { Regex regex(empty); }).message.find("too large") != std::string::npos);
+  CHECK(error_of([] { Regex regex(repeated(R"(\p{L})", 100'000)); }).message.ends_with("500000 bytes"));
+  CHECK(error_of([] { Regex regex(repeated("a++", 100)); }).message.find("too large") != std::string::npos);
   CHECK(error_of([] { Regex regex(repeated("(", 10'000)); }).message.find("too deeply") != std::string::npos);
   CHECK(error_of([] { Regex regex("a" + repeated("*", 10'000)); }).message.find("too deeply") !=
         std::string::npos);

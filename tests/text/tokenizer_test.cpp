@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/paths.h"
 #include "conform/suite.h"
 #include "support/gguf_file.h"
 #include "support/gpus.h"
+#include "support/scoped.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_json.h"
 #include "text/utf8.h"
@@ -318,7 +320,17 @@ TEST_CASE("a file that is wrong, or asks for too much, is one line") {
       {R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a"]}})", "merges has an entry that is no pair"},
       {R"({"model":{"type":"BPE","vocab":{"a":0}}})", "merges is not a list"},
       {R"({"model":{"type":"Unigram","vocab":[["a"]]}})", "vocab is not a list of texts and scores"},
+      {R"({"model":{"type":"Unigram","vocab":{"a":0}}})", "vocab is not a list of texts and scores"},
       {R"({"model":{"type":"Nope","vocab":{}}})", "the model Nope is not known"},
+      {model + R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"})" +
+           repeated(R"(,{"type":"NFC"})", 300) + "]}}",
+       "has more than 256 steps of a kind"},
+      {model + R"(,"pre_tokenizer":{"type":"Metaspace","replacement":")" + repeated("x", 1000) + "\"}}",
+       "replacement has 1000 bytes"},
+      {model + R"(,"post_processor":{"type":"TemplateProcessing","special_tokens":{"x":{"ids":[0)" +
+           repeated(",0", 900) + R"(]}},"single":[{"SpecialToken":{"id":"x"}})" +
+           repeated(R"(,{"SpecialToken":{"id":"x"}})", 900) + "]}}",
+       "puts more than 1000 tokens around a text"},
       {model + R"(,"normalizer":{"type":"Nope"}})", "the normalizer Nope is not known"},
       {model + R"(,"normalizer":{"type":"Precompiled","precompiled_charsmap":"!"}})",
        "precompiled_charsmap is not base64"},
@@ -337,8 +349,18 @@ TEST_CASE("a file that is wrong, or asks for too much, is one line") {
           "[tokenizer] t.json: " + row.message);
   }
   CHECK(error_of([&] {
+          from_json(kWords, R"("added_tokens":[{"id":9,"content":")" + repeated("a", 20'000) + "b\"}]");
+        }).message.ends_with("has 20001 bytes; at most 1024"));
+  CHECK(error_of([&] {
           from_json(kWords, R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"("}})");
         }).message.starts_with("[regex] '('"));
+
+  const test::ScopedFolder folder;
+  const std::string path = (folder.path / "tokenizer.json").string();
+  write_text(path, model + R"(,"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("}}})");
+  const std::string named = error_of([&] { Tokenizer::open(path); }).message;
+  CHECK(named.starts_with("[regex] '('"));
+  CHECK(named.ends_with(", in " + path));
 
   GgufFile file;
   CHECK(error_of([&] { gguf(file); }).message == "[tokenizer] test.gguf: the file has no vocabulary");
@@ -352,6 +374,23 @@ TEST_CASE("a file that is wrong, or asks for too much, is one line") {
   map.text("tokenizer.ggml.model", "t5").texts("tokenizer.ggml.tokens", {"a"});
   map.bytes("tokenizer.ggml.precompiled_charsmap", "\x40");
   CHECK(error_of([&] { gguf(map); }).message == "[tokenizer] precompiled_charsmap has 1 bytes");
+}
+
+TEST_CASE("no text grows without bounds, whatever the steps of a small file are") {
+  const std::string ten = R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"})",
+                    bytes = R"({"type":"ByteLevel","use_regex":false,"add_prefix_space":false})",
+                    long_one = R"({"type":"Replace","pattern":{"Regex":"a"},"content":")" +
+                               repeated("b", 100'000) + "\"}";
+  for (const std::string& members :
+       {R"("normalizer":{"type":"Sequence","normalizers":[)" + ten + repeated("," + ten, 20) + "]}",
+        R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[)" + bytes + repeated("," + bytes, 40) + "]}",
+        R"("normalizer":)" + long_one}) {
+    const Tokenizer tokenizer = from_json(kWords, members);
+    CHECK(error_of([&] {
+            tokenizer.encode("\u00e9" + repeated("a", 1000));
+          }).message.starts_with("[tokenizer] a text of 1002 bytes would become"));
+  }
+  CHECK(from_json(kWords, R"("normalizer":{"type":"NFKC"})").encode(repeated("\ufdfa", 10'000)).size() == 1);
 }
 
 TEST_CASE("a damaged map of characters is not followed out of its memory") {

@@ -1,9 +1,7 @@
 #include "conform/model_suite.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
-#include "base/paths.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 #include "llm/verify.h"
 
@@ -12,7 +10,7 @@ namespace weft::conform {
 using nlohmann::json;
 
 std::vector<ModelCase> load_model_suite(const std::filesystem::path& file) {
-  const json suite = json::parse(read_text(file).value_or(""), nullptr, false);
+  const json suite = read_json(file, "[conform]");
   const json cases = suite.is_object() ? suite.value("cases", json()) : json();
   if (!cases.is_array()) fail(ErrorKind::io, "[conform] {}: there is no list of cases", file.string());
   std::vector<ModelCase> result;

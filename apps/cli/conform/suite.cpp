@@ -4,10 +4,9 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "io/mapped_file.h"
+#include "io/json.h"
 
 namespace weft::conform {
 namespace {
@@ -177,11 +176,11 @@ class Reader {
   const Safetensors& tensors_;
 };
 
-json parse_json(const std::filesystem::path& file) {
-  const MappedFile mapping(file);
-  const char* begin = reinterpret_cast<const char*>(mapping.bytes().data());
+json parse_file(const std::filesystem::path& file) {
+  const std::string text = read_text_file(file);
+  check_json_depth(text, "[conform] " + file.string());
   try {
-    return json::parse(begin, begin + mapping.bytes().size());
+    return json::parse(text);
   } catch (const json::parse_error& e) {
     fail(ErrorKind::io, "[conform] {}: not valid JSON at byte {}", file.string(), e.byte);
   } catch (const json::exception&) {  // a number that no double holds
@@ -194,7 +193,7 @@ json parse_json(const std::filesystem::path& file) {
 }
 
 json parse_suite(const std::filesystem::path& file) {
-  json suite = parse_json(file);
+  json suite = parse_file(file);
   if (!suite.is_object()) wrong_suite(file, "not a JSON object");
   if (suite.value("format", json()) != 1) wrong_suite(file, "format is not 1, the only one known");
   return suite;
@@ -263,9 +262,7 @@ TokenizerSuite load_tokenizer_suite(const std::filesystem::path& file) {
 
 ChatSuite load_chat_suite(const std::filesystem::path& file) {
   using nlohmann::ordered_json;  // templates show the keys of tools in their order
-  const MappedFile mapping(file);
-  const auto* text = reinterpret_cast<const char*>(mapping.bytes().data());
-  const ordered_json suite = ordered_json::parse(text, text + mapping.bytes().size(), nullptr, false);
+  const auto suite = read_json<ordered_json>(file, "[conform]");
   if (!suite.is_object() || suite.value("kind", ordered_json()) != "chat")
     wrong_suite(file, "not a suite of kind chat");
   ChatSuite result;
@@ -276,7 +273,7 @@ ChatSuite load_chat_suite(const std::filesystem::path& file) {
   for (const ordered_json& value : cases) {
     ChatCase c{.name = std::to_string(result.cases.size())};
     try {
-      c.name = one_line(value.value("name", c.name));
+      if (value.contains("name")) c.name = one_line(value.at("name").get<std::string>());
       c.source = suite.at("templates").at(value.at("template").get<std::string>()).get<std::string>();
       c.input = {.messages = value.at("messages").dump(),
                  .tools = value.value("tools", ordered_json()).dump(),

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "io/json.h"
 #include "pull/source.h"
 
 namespace weft::pull {
@@ -60,7 +60,7 @@ std::string hub_url(std::string_view repository, std::string_view revision, std:
 }
 
 HubRepository parse_repository(std::string_view repository, std::string_view answer) {
-  const json parsed = json::parse(answer, nullptr, false);
+  const json parsed = parse_json(answer, fmt::format("[pull] hf:{}", repository));
   if (!parsed.is_object() || !parsed.contains("siblings") || !parsed["siblings"].is_array())
     damaged(repository, "it has no list of files");
   HubRepository result{.name = std::string(repository), .revision = "main", .files = {}};
@@ -104,7 +104,7 @@ std::vector<HubFile> weight_files(const HubRepository& repository, std::string_v
       if (const HubFile* file = find(repository, fmt::format("{}.safetensors", stem))) return {*file};
     no_weights(repository);
   }
-  const json parsed = json::parse(index, nullptr, false);
+  const json parsed = parse_json(index, fmt::format("[pull] hf:{}", repository.name));
   if (!parsed.is_object() || !parsed.contains("weight_map") || !parsed["weight_map"].is_object())
     damaged(repository.name, "the index of the weights names no files");
   std::set<std::string> names;

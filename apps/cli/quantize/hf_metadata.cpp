@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/paths.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 #include "text/gguf_pretokenizers.h"
 #include "text/pretokenize.h"
@@ -49,10 +48,9 @@ void set_values(GgufWriter& writer, const llm::ModelFile& model) {
 }
 
 /// An empty object where there is no such file.
-json read_json(const fs::path& file) {
-  const std::optional<std::string> text = read_text(file);
-  if (!text) return json::object();
-  json value = json::parse(*text, nullptr, false);
+json read_object(const fs::path& file) {
+  if (!fs::exists(file)) return json::object();
+  json value = read_json(file, "[quantize]");
   if (!value.is_object()) fail(ErrorKind::io, "[quantize] {}: this is no JSON object", file.string());
   return value;
 }
@@ -66,15 +64,15 @@ class TokenizerKeys {
   TokenizerKeys(GgufWriter& writer, const fs::path& folder, size_t rows)
       : writer_(writer),
         file_(folder / "tokenizer.json"),
-        all_(read_json(file_)),
-        config_(read_json(folder / "tokenizer_config.json")),
+        all_(read_object(file_)),
+        config_(read_object(folder / "tokenizer_config.json")),
         meaning_(read_tokenizer_json(file_)) {
     read_tokens(rows);
   }
 
   void set() {
     const std::string type = model().value("type", "");
-    if (type == "BPE" && model().value("byte_fallback", false))
+    if (type == "BPE" && is_set(model(), "byte_fallback"))
       set_spm();
     else if (type == "BPE")
       set_bpe();
@@ -93,6 +91,9 @@ class TokenizerKeys {
 
  private:
   const json& model() const { return all_.at("model"); }  // the reader has checked the file
+
+  /// As the reader takes it: null is as good as nothing.
+  static bool is_set(const json& object, const char* key) { return object.value(key, json()) == true; }
 
   void put(size_t id, const std::string& text, Kind kind) {
     constexpr size_t kMost = 1 << 24;  // an id is an index
@@ -113,7 +114,7 @@ class TokenizerKeys {
     if (all_.contains("added_tokens"))
       for (const json& token : all_["added_tokens"])
         put(token.at("id").get<size_t>(), token.at("content").get<std::string>(),
-            token.value("special", false) ? Kind::control : Kind::user_defined);
+            is_set(token, "special") ? Kind::control : Kind::user_defined);
     for (size_t i = tokens_.size(); i < rows; ++i) put(i, fmt::format("[PAD{}]", i), Kind::unused);
   }
 
@@ -151,7 +152,7 @@ class TokenizerKeys {
         "!?... ($100%) a_b/c <tag> 'quoted' \"x\" foo(bar){baz[0]} //#\n# head\n* item\n   ";
     constexpr std::string_view kOthers =
         "— «naïve» Größe ÉCOLE 你好，世界 こんにちは カタカナ 한국어 สวัสดี مرحبا 🚀🚀 ²½Ⅷ ٣٤";
-    const bool ignore_merges = model().value("ignore_merges", false);
+    const bool ignore_merges = is_set(model(), "ignore_merges");
     for (const std::string& text : {fmt::format("{}{}", kOthers, kAscii), std::string(kAscii)})
       for (const bool same_merges : {true, false})
         for (const std::string_view name : gguf_pretokenizer_names()) {
@@ -161,17 +162,17 @@ class TokenizerKeys {
           for (const std::string& pattern : rule.patterns)
             steps.push_back(pretokenizers::split(Regex(pattern), pretokenizers::Behavior::isolated));
           steps.push_back(pretokenizers::byte_level(false, false));
-          if (cut(text, steps) == cut(text, meaning_.pre_tokenizers)) return std::string(name);
+          if (words(text, steps) == words(text, meaning_.pre_tokenizers)) return std::string(name);
         }
     fail(ErrorKind::unsupported,
          "[quantize] {}: GGUF files have no name for the way this tokenizer cuts texts", file_.string());
   }
 
-  static std::vector<std::string> cut(const std::string& text, const std::vector<PreTokenizer>& steps) {
+  static std::vector<std::string> words(const std::string& text, const std::vector<PreTokenizer>& steps) {
     Pieces pieces;
     pieces.text = text;
     pieces.spans = {{0, text.size()}};
-    for (const PreTokenizer& step : steps) step(pieces);
+    cut(pieces, steps);
     std::vector<std::string> result;
     for (size_t i = 0; i < pieces.spans.size(); ++i) result.emplace_back(pieces[i]);
     return result;
@@ -194,9 +195,9 @@ class TokenizerKeys {
                         : kinds_[id] == Kind::byte ? 0.0f
                                                    : -1000.0f);
     }
-    std::string text = "x";
-    for (const Normalizer& step : meaning_.normalizers) step(text);
-    writer_.set("tokenizer.ggml.add_space_prefix", cut(text, meaning_.pre_tokenizers)[0] != "x");
+    const std::vector<std::string> cut_text =
+        words(normalized("x", meaning_.normalizers), meaning_.pre_tokenizers);
+    writer_.set("tokenizer.ggml.add_space_prefix", cut_text.empty() || cut_text[0] != "x");
   }
 
   /// In GGUF files it is beginnings of words that are marked, not continuations.
@@ -214,7 +215,7 @@ class TokenizerKeys {
   }
 
   void set_special() {
-    const json model_config = read_json(file_.parent_path() / "config.json");
+    const json model_config = read_object(file_.parent_path() / "config.json");
     constexpr std::pair<const char*, const char*> kNames[] = {
         {"bos", "bos_token"}, {"eos", "eos_token"},       {"unknown", "unk_token"}, {"padding", "pad_token"},
         {"cls", "cls_token"}, {"seperator", "sep_token"}, {"mask", "mask_token"}};
@@ -230,14 +231,15 @@ class TokenizerKeys {
   }
 
   void set_template() {
-    if (const auto text = read_text(file_.parent_path() / "chat_template.jinja"))
-      return writer_.set("tokenizer.chat_template", *text);
+    if (const fs::path file = file_.parent_path() / "chat_template.jinja"; fs::exists(file))
+      return writer_.set("tokenizer.chat_template", read_text_file(file));
     const json given = config_.value("chat_template", json());
     if (given.is_string()) writer_.set("tokenizer.chat_template", given.get<std::string>());
     if (given.is_array())
       for (const json& named : given)
-        if (named.is_object() && named.value("name", "") == "default")
-          writer_.set("tokenizer.chat_template", named.value("template", ""));
+        if (named.is_object() && named.value("name", json()) == "default")
+          if (const json text = named.value("template", json()); text.is_string())
+            writer_.set("tokenizer.chat_template", text.get<std::string>());
   }
 
   GgufWriter& writer_;

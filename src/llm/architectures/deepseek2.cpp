@@ -46,10 +46,10 @@ Unfolding unfolding(const Layer& l, int64_t rank, int64_t key, int64_t value) {
 Array latent_attention(const Layer& l, const Array& x) {
   const Config& c = l.pass.config();
   const int64_t n = x.shape(0), heads = l.config.heads, turning = c.ropes[0].dims, key = c.head_dim - turning,
-                rank = l.pass.weights().shape(l.name("attn_kv_a_norm.weight")).front();
+                rank = l.pass.weights().file().rows(l.name("attn_kv_a_norm.weight"), 1);
   Array q = x;
   if (l.has("attn_q_a")) {
-    const int64_t small = l.pass.weights().shape(l.name("attn_q_a.weight")).front();
+    const int64_t small = l.pass.weights().file().rows(l.name("attn_q_a.weight"));
     q = l.product("attn_q_b", l.norm("attn_q_a_norm", l.product("attn_q_a", x, small)), heads * c.head_dim);
   } else {
     q = l.product("attn_q", x, heads * c.head_dim);

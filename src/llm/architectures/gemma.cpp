@@ -20,7 +20,7 @@ void scale_by_width(Config& c, const ModelFile& file, size_t layers) {
 void gemma2(Config& c, const ModelFile& file) {
   gemma(c, file);
   scale_by_width(c, file, 46);
-  c.alternate(file, file.integer("attention.sliding_window").value_or(4096), 2);
+  c.alternate(file, file.natural("attention.sliding_window").value_or(4096), 2);
 }
 
 void gemma3(Config& c, const ModelFile& file) {
@@ -29,9 +29,9 @@ void gemma3(Config& c, const ModelFile& file) {
   if (!file.number("rope.freq_base")) c.ropes[0].base = 1'000'000;
   RopeConfig local;
   local.dims = c.ropes[0].dims;
-  local.base = file.number("rope.freq_base_swa").value_or(10'000);
+  local.base = file.positive("rope.freq_base_swa").value_or(10'000);
   c.ropes.push_back(local);
-  c.alternate(file, file.integer("attention.sliding_window").value_or(1024), 6);
+  c.alternate(file, file.natural("attention.sliding_window").value_or(1024), 6);
 }
 
 }  // namespace

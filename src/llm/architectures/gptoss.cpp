@@ -8,7 +8,7 @@ namespace {
 void gptoss(Config& c, const ModelFile& file) {
   c.experts.gate_limit = file.number("expert_gate_limit").value_or(7);
   c.experts.gate_slope = file.number("expert_gate_slope").value_or(1.702);
-  c.alternate(file, file.integer("attention.sliding_window").value_or(128), 2);
+  c.alternate(file, file.natural("attention.sliding_window").value_or(128), 2);
 }
 
 Array experts(const Layer& l, const Array& x) {

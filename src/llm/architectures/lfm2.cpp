@@ -12,7 +12,7 @@ void lfm2(Config& c, const ModelFile& file) {
   for (size_t i = 0; i < c.layers.size(); ++i) {
     c.layers[i].recurrent = c.layers[i].kv_heads == 0;
     // Configs of Hugging Face's have a width that is yet to be rounded.
-    c.layers[i].hidden = file.tensor(fmt::format("blk.{}.ffn_up.weight", i)).shape.front();
+    c.layers[i].hidden = file.rows(fmt::format("blk.{}.ffn_up.weight", i));
   }
 }
 

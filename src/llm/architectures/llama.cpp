@@ -14,7 +14,7 @@ void qwen2moe(Config& c, const ModelFile& file) {
 
 void granite(Config& c, const ModelFile& file) {
   c.ropes[0].neighbours = true;
-  c.logit_scale = 1 / file.number("logit_scale").value_or(1);
+  c.logit_scale = 1 / file.positive("logit_scale").value_or(1);
 }
 
 /// Every fourth layer knows no positions.
@@ -27,7 +27,7 @@ void smollm3(Config& c, const ModelFile& file) {
 
 /// A window in every layer where the file has one.
 void windows(Config& c, const ModelFile& file) {
-  for (LayerConfig& layer : c.layers) layer.window = file.integer("attention.sliding_window").value_or(0);
+  for (LayerConfig& layer : c.layers) layer.window = file.natural("attention.sliding_window").value_or(0);
 }
 
 /// Only mistral of Hugging Face's has a window.
@@ -37,7 +37,7 @@ void llama(Config& c, const ModelFile& file) {
 }
 
 void exaone4(Config& c, const ModelFile& file) {
-  const int64_t window = file.integer("attention.sliding_window").value_or(0);
+  const int64_t window = file.natural("attention.sliding_window").value_or(0);
   if (window == 0) return;
   c.alternate(file, window, 4);
   for (LayerConfig& layer : c.layers) layer.rope = layer.window > 0 ? 0 : -1;

@@ -27,7 +27,7 @@ void command_r(Config& c, const ModelFile&) {
 /// Layers without a window do not know positions.
 void cohere2(Config& c, const ModelFile& file) {
   command_r(c, file);
-  c.alternate(file, file.integer("attention.sliding_window").value_or(4096), 4);
+  c.alternate(file, file.natural("attention.sliding_window").value_or(4096), 4);
   for (LayerConfig& layer : c.layers) layer.rope = layer.window > 0 ? 0 : -1;
 }
 

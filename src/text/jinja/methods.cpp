@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "text/find.h"
 #include "text/jinja/library.h"
 #include "text/jinja/text_ops.h"
 #include "text/unicode.h"
@@ -74,7 +75,7 @@ int64_t find_in(V& self, const List& given, bool last) {
   const auto [begin, end] = range_of(bytes, given[1], given[2]);
   if (begin > end) return -1;
   const std::string_view part = std::string_view(bytes).substr(0, end);
-  size_t found = last ? part.rfind(wanted) : part.find(wanted, begin);
+  const size_t found = last ? rfind_text(part, wanted) : find_text(part, wanted, begin);
   if (found == part.npos || found < begin) return -1;
   return static_cast<int64_t>(character_count(part.substr(0, found)));
 }
@@ -95,7 +96,8 @@ Value count_method(I&, V& self, Arguments arguments) {
   const std::string_view part = std::string_view(bytes).substr(begin, end - begin);
   if (wanted.empty()) return static_cast<int64_t>(character_count(part)) + 1;
   int64_t count = 0;
-  for (size_t at = part.find(wanted); at != part.npos; at = part.find(wanted, at + wanted.size())) ++count;
+  for (size_t at = find_text(part, wanted); at != part.npos; at = find_text(part, wanted, at + wanted.size()))
+    ++count;
   return count;
 }
 
@@ -127,7 +129,8 @@ Value partition_method(I&, V& self, Arguments arguments) {
   const List given = bind("partition", std::move(arguments), {"sep"}, 1);
   const Text &text = *self.text(), &separator = text_argument("partition", given[0]);
   if (separator.empty()) wrong("empty separator");
-  const size_t at = Last ? text.bytes().rfind(separator.bytes()) : text.bytes().find(separator.bytes());
+  const size_t at =
+      Last ? rfind_text(text.bytes(), separator.bytes()) : find_text(text.bytes(), separator.bytes());
   List parts;
   if (at == std::string::npos)
     parts = Last ? List{Text(), Text(), text} : List{text, Text(), Text()};

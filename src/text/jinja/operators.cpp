@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "text/find.h"
 #include "text/jinja/library.h"
 #include "text/jinja/text_ops.h"
 
@@ -159,7 +160,7 @@ bool contains(Interpreter& interpreter, const Value& container, const Value& ite
     if (item.is_undefined()) wrong("{}", item.reason());
     if (!item.text()) wrong("'in <string>' requires string as left operand, not {}", item.type_name());
     budget.step(weight(container));
-    return text->bytes().find(item.text()->bytes()) != std::string::npos;
+    return find_text(text->bytes(), item.text()->bytes()) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) return dict->find(budget, item) != nullptr;
   if (!container.items() && !container.generator() && !container.is_undefined())

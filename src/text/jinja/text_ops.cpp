@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
+#include "text/find.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace weft::jinja {
 namespace {
-
-bool contains(std::string_view chars, std::string_view character) {
-  return chars.find(character) != chars.npos;
-}
 
 /// The inverse of lower(), of which the tables have one direction.
 char32_t to_upper(char32_t code) {
@@ -59,8 +57,8 @@ List split_at(const Text& text, const std::string& separator, int64_t limit) {
   const std::string& bytes = text.bytes();
   List parts;
   size_t begin = 0;
-  for (size_t at = bytes.find(separator); at != bytes.npos && limit-- != 0;
-       at = bytes.find(separator, begin)) {
+  for (size_t at = find_text(bytes, separator); at != bytes.npos && limit-- != 0;
+       at = find_text(bytes, separator, begin)) {
     parts.push_back(text.part(begin, at));
     begin = at + separator.size();
   }
@@ -70,13 +68,13 @@ List split_at(const Text& text, const std::string& separator, int64_t limit) {
 
 List split_at_from_end(const Text& text, const std::string& separator, int64_t limit) {
   const std::string& bytes = text.bytes();
+  const std::string turned(bytes.rbegin(), bytes.rend()), mark(separator.rbegin(), separator.rend());
   List parts;
   size_t end = bytes.size();
-  while (limit-- != 0 && end >= separator.size()) {
-    const size_t at = bytes.rfind(separator, end - separator.size());
-    if (at == bytes.npos) break;
-    parts.push_back(text.part(at + separator.size(), end));
-    end = at;
+  for (size_t at = find_text(turned, mark); at != turned.npos && limit-- != 0;
+       at = find_text(turned, mark, bytes.size() - end)) {
+    parts.push_back(text.part(bytes.size() - at, end));
+    end = bytes.size() - at - mark.size();
   }
   parts.push_back(text.part(0, end));
   std::ranges::reverse(parts);
@@ -132,21 +130,20 @@ bool is_space(char32_t code) {
 
 Text strip(const Text& text, const Text* chars, Side side) {
   const std::string& bytes = text.bytes();
-  const auto goes = [&](size_t begin, size_t end, char32_t code) {
-    return chars ? contains(chars->bytes(), std::string_view(bytes).substr(begin, end - begin))
-                 : is_space(code);
-  };
+  std::unordered_set<char32_t> given;
+  for (size_t at = 0; chars && at < chars->size();) given.insert(utf8::next(chars->bytes(), at));
+  const auto goes = [&](char32_t code) { return chars ? given.contains(code) : is_space(code); };
   size_t begin = 0, end = bytes.size();
   while (side != Side::right && begin < end) {
     size_t next = begin;
     const char32_t code = utf8::next(bytes, next);
-    if (!goes(begin, next, code)) break;
+    if (!goes(code)) break;
     begin = next;
   }
   while (side != Side::left && end > begin) {
     size_t before = end;
     const char32_t code = utf8::previous(bytes, before);
-    if (!goes(before, end, code)) break;
+    if (!goes(code)) break;
     end = before;
   }
   return text.part(begin, end);
@@ -168,8 +165,8 @@ Text replace(Budget& budget, const Text& text, const Text& old, const Text& with
       begin = at;
     }
   } else {
-    for (size_t at = bytes.find(old.bytes()); at != bytes.npos && count-- != 0;
-         at = bytes.find(old.bytes(), begin)) {
+    for (size_t at = find_text(bytes, old.bytes()); at != bytes.npos && count-- != 0;
+         at = find_text(bytes, old.bytes(), begin)) {
       put(at);
       begin = at + old.size();
     }
