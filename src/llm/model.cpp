@@ -53,7 +53,7 @@ State state_of(ModelFile file, const LoadOptions& options) {
 
 Model::Model(ModelFile file_read, const LoadOptions& options)
     : state_(state_of(std::move(file_read), options)),
-      architecture_(find_architecture(state_.config.architecture)),
+      architecture_(find_architecture(state_.config.architecture, state_.weights.file().name)),
       pages_(pages_of(options, state_.context)) {
   for (const AdapterOption& choice : options.adapters)
     state_.weights.add_adapter(open_adapter(choice.path, file()), choice.scale);
