@@ -195,6 +195,7 @@ int main(int argc, char** argv) {
     return error.kind() == weft::ErrorKind::invalid ? kUsage : 1;
   } catch (const std::bad_alloc&) {
     weft::to_stderr("weft: there is not enough memory for this\n");
+    return 1;
   } catch (const std::system_error& error) {
     if (std::ferror(stdout))  // fmt knows only that it was a file
       weft::to_stderr("weft: cannot write to standard output: {}\n", error.code().message());

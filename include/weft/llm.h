@@ -48,7 +48,7 @@ struct ModelOptions {
 
 struct GenerateOptions {
   SamplerOptions sampler = {};
-  int64_t max_tokens = -1;              ///< -1 = until the text ends
+  int64_t max_tokens = -1;  ///< -1 = until the text ends
   /// Asked between parts of a prompt and after each token; true ends the work with what is done.
   std::function<bool()> cancelled = {};
   std::vector<std::string> stops = {};  ///< texts that end the answer; they are not part of it

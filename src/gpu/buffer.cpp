@@ -163,8 +163,7 @@ Buffer Device::table(const std::string& name, std::span<const std::byte> bytes) 
   buffer->device = state_;
   if (is_new) {
     try {
-      buffer->memory = known->second =
-          d.create_memory(round_up(bytes.size(), 4), kStorageUsage, name, false);
+      buffer->memory = known->second = d.create_memory(round_up(bytes.size(), 4), kStorageUsage, name, false);
       write(Buffer(buffer), 0, bytes);
     } catch (...) {
       if (known->second.handle) d.destroy_memory(known->second);

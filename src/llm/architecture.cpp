@@ -25,16 +25,16 @@ const std::map<std::string_view, Architecture>& table() {
 
 }  // namespace
 
-const Architecture& find_architecture(std::string_view name) {
+const Architecture& find_architecture(std::string_view name, const std::string& file) {
   const auto found = table().find(name);
   if (found == table().end())
-    fail(ErrorKind::unsupported, "[model] architecture '{}' is not known; these are: {}", one_line(name),
-         fmt::join(architecture_names(), ", "));
+    fail(ErrorKind::unsupported, "[model] architecture '{}' is not known; these are: {}; it is that of {}",
+         one_line(name), fmt::join(architecture_names(), ", "), file);
   return found->second;
 }
 
 Config config_of(const ModelFile& file) {
-  const Architecture& row = find_architecture(file.architecture);  // told before anything that is missing
+  const Architecture& row = find_architecture(file.architecture, file.name);  // before what is missing
   Config config(file);
   if (row.configure) row.configure(config, file);
   config.read_activation(file);

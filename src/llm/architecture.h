@@ -18,7 +18,7 @@ struct Architecture {
 };
 
 /// Throws ErrorKind::unsupported with the names there are.
-const Architecture& find_architecture(std::string_view name);
+const Architecture& find_architecture(std::string_view name, const std::string& file);
 std::vector<std::string_view> architecture_names();  ///< sorted
 
 /// The numbers of a file, with what its architecture leaves to convention.

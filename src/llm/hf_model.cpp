@@ -421,7 +421,7 @@ ModelFile open_hf_model(const std::filesystem::path& folder) {
   const auto type = config.find("model_type");
   if (type == config.end() || !type->is_string())
     fail(ErrorKind::io, "[model] {}: 'model_type' is missing", config_file.string());
-  const HfFamily& family = find_hf_family(type->get<std::string>());
+  const HfFamily& family = find_hf_family(type->get<std::string>(), config_file.string());
 
   ModelFile model;
   model.name = folder.string();

@@ -229,14 +229,14 @@ bool matches(std::string_view pattern, std::string_view text, int64_t& layer, in
 
 }  // namespace
 
-const HfFamily& find_hf_family(std::string_view model_type) {
+const HfFamily& find_hf_family(std::string_view model_type, const std::string& file) {
   const auto found = std::ranges::find(families(), model_type, &HfFamily::model_type);
   if (found != families().end()) return *found;
   std::vector<std::string_view> names;
   for (const HfFamily& family : families()) names.push_back(family.model_type);
   std::ranges::sort(names);
-  fail(ErrorKind::unsupported, "[model] model_type '{}' is not known; these are: {}", one_line(model_type),
-       fmt::join(names, ", "));
+  fail(ErrorKind::unsupported, "[model] model_type '{}' is not known; these are: {}; it is that of {}",
+       one_line(model_type), fmt::join(names, ", "), file);
 }
 
 const HfFamily& find_hf_family_of(std::string_view architecture) {

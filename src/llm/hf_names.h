@@ -35,7 +35,7 @@ struct HfFamily {
 };
 
 /// Throws ErrorKind::unsupported with the names there are.
-const HfFamily& find_hf_family(std::string_view model_type);
+const HfFamily& find_hf_family(std::string_view model_type, const std::string& file);
 /// The first row of an architecture.
 const HfFamily& find_hf_family_of(std::string_view architecture);
 

@@ -283,9 +283,8 @@ void LanguageModel::check(std::span<const TokenId> prompt, const GenerateOptions
   if (std::ssize(prompt) > context())
     fail(ErrorKind::invalid, "[generate] the prompt has {} tokens, the context {}; -c makes it larger",
          prompt.size(), context());
-  for (const auto& [name, value] : {std::pair{"max_tokens", options.max_tokens},
-                                    {"keep", options.keep},
-                                    {"logprobs", options.logprobs}})
+  for (const auto& [name, value] :
+       {std::pair{"max_tokens", options.max_tokens}, {"keep", options.keep}, {"logprobs", options.logprobs}})
     if (value < -1) fail(ErrorKind::invalid, "[generate] {} is {}: -1 is the least", name, value);
   for (const auto& [id, bias] : options.sampler.logit_bias)
     if (id >= vocabulary())

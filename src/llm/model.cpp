@@ -48,8 +48,8 @@ State state_of(ModelFile file, const LoadOptions& options) {
   if (options.context <= 0 && options.default_context > 0)
     state.context = std::min(state.context, options.default_context);
   if (state.context > kMostRows / options.sequences)
-    fail(ErrorKind::invalid, "[cache] a context of {} tokens is not possible: {} are the most",
-         state.context, kMostRows / options.sequences);
+    fail(ErrorKind::invalid, "[cache] a context of {} tokens is not possible: {} are the most", state.context,
+         kMostRows / options.sequences);
   state.sequences = options.sequences;
   state.rows = pages_of(options, state.context) * kPageRows;
   state.exact = exact;
@@ -61,7 +61,7 @@ State state_of(ModelFile file, const LoadOptions& options) {
 
 Model::Model(ModelFile file_read, const LoadOptions& options)
     : state_(state_of(std::move(file_read), options)),
-      architecture_(find_architecture(state_.config.architecture)),
+      architecture_(find_architecture(state_.config.architecture, state_.weights.file().name)),
       pages_(pages_of(options, state_.context)),
       cancelled_(options.cancelled) {
   for (const AdapterOption& choice : options.adapters) {
@@ -140,8 +140,7 @@ std::map<std::string, HostTensor> Model::cached(const Sequence& sequence) const 
 template <typename Work>
 auto Model::or_take_back(std::span<Sequence* const> sequences, const Work& work) {
   std::vector<std::pair<size_t, bool>> before;
-  for (const Sequence* sequence : sequences)
-    before.emplace_back(sequence->tokens.size(), sequence->is_long);
+  for (const Sequence* sequence : sequences) before.emplace_back(sequence->tokens.size(), sequence->is_long);
   try {
     return work();
   } catch (...) {

@@ -57,8 +57,7 @@ void check_room(const State& state) {
     const Device& device = state.devices[i];
     // A GPU tells what an array may have, and no more.
     check(state, rows, bytes(std::max(columns.keys, columns.values)),
-          static_cast<double>(device.backend().most_bytes()),
-          "the most for an array of " + device.name());
+          static_cast<double>(device.backend().most_bytes()), "the most for an array of " + device.name());
     if (device != Device()) continue;
     each += bytes(columns.keys + columns.values);
     weights += static_cast<double>(file.bytes()) / static_cast<double>(config.layers.size());
@@ -66,7 +65,8 @@ void check_room(const State& state) {
   each += table_bytes(config) * static_cast<double>(state.context) / rows;  // made by the host for all
   if (const std::optional<uint64_t> free = free_memory()) {
     const double there = static_cast<double>(*free) * kShare;
-    check(state, rows, each, weights < there ? there - weights : there, "free");  // else no context is to blame
+    check(state, rows, each, weights < there ? there - weights : there,
+          "free");  // else no context is to blame
   }
 }
 

@@ -427,14 +427,14 @@ std::vector<Op> binary_ops() {
              partials([](A, A b, A) { return b; }, [](A a, A, A) { return a; })),
       binary("divide", float2<[](float a, float b) { return a / b; }>(), float_text("({0} / {1})"),
              partials([](A, A b, A) { return 1.0 / b; }, [](A, A b, A y) { return -(y / b); })),
-      binary(
-          "pow", float2<[](float a, float b) { return std::pow(a, b); }>(), float_text("weft_pow({0}, {1})"),
-          partials([=](A a, A b, A) { return b * call("pow", {base(a, b), b - 1.0}); },
-                   [=](A a, A b, A y) {  // 0 for negative a
-                     const Array x = base(a, b), negative = lt(x, scalar_like(x, 0));
-                     return where(eq(y, scalar_like(y, 0)), zeros_like(y),
-                                  y * log(where(negative, scalar_like(x, 1), x)));
-                   })),
+      binary("pow", float2<[](float a, float b) { return std::pow(a, b); }>(),
+             float_text("weft_pow({0}, {1})"),
+             partials([=](A a, A b, A) { return b * call("pow", {base(a, b), b - 1.0}); },
+                      [=](A a, A b, A y) {  // 0 for negative a
+                        const Array x = base(a, b), negative = lt(x, scalar_like(x, 0));
+                        return where(eq(y, scalar_like(y, 0)), zeros_like(y),
+                                     y * log(where(negative, scalar_like(x, 1), x)));
+                      })),
       binary("maximum", number2<kMaximum>(), {"weft_max({0}, {1})", "max({0}, {1})", "max({0}, {1})"},
              partials(chosen("gt", true), chosen("gt", false))),
       binary("minimum", number2<kMinimum>(), {"weft_min({0}, {1})", "min({0}, {1})", "min({0}, {1})"},

@@ -91,26 +91,25 @@ TEST_SUITE("cli: models") {
   }
 
   TEST_CASE("senseless numbers are a wrong call") {
-    for (const std::vector<std::string>& senseless :
-         {std::vector<std::string>{"-n", "-2"},
-          {"-n", "-5"},
-          {"-n", ""},
-          {"--keep", "-2"},
-          {"--json", "--logprobs", "-1"},
-          {"-s", ""},
-          {"-s", "99999999999999999999"},
-          {"-s", "-2"},
-          {"-c", "99999999999999999999"},
-          {"-c", "9000000000000000000"},
-          {"-c", "-1"},
-          {"--temp", ""},
-          {"--top-k", "7x"},
-          {"--min-p", "nan"},
-          {"--repeat-last-n", "-2"},
-          {"--mirostat", "1"},
-          {"--mirostat", "7"},
-          {"-l", "512+1"},
-          {"-l", "1.5+1"}}) {
+    for (const std::vector<std::string>& senseless : {std::vector<std::string>{"-n", "-2"},
+                                                      {"-n", "-5"},
+                                                      {"-n", ""},
+                                                      {"--keep", "-2"},
+                                                      {"--json", "--logprobs", "-1"},
+                                                      {"-s", ""},
+                                                      {"-s", "99999999999999999999"},
+                                                      {"-s", "-2"},
+                                                      {"-c", "99999999999999999999"},
+                                                      {"-c", "9000000000000000000"},
+                                                      {"-c", "-1"},
+                                                      {"--temp", ""},
+                                                      {"--top-k", "7x"},
+                                                      {"--min-p", "nan"},
+                                                      {"--repeat-last-n", "-2"},
+                                                      {"--mirostat", "1"},
+                                                      {"--mirostat", "7"},
+                                                      {"-l", "512+1"},
+                                                      {"-l", "1.5+1"}}) {
       CAPTURE(senseless);
       std::vector<std::string> arguments = {"run", kModel, "-p", "x", "--device", "cpu"};
       arguments.insert(arguments.end(), senseless.begin(), senseless.end());
@@ -149,9 +148,8 @@ TEST_SUITE("cli: models") {
         "at=$1; shift; \"$0\" chat \"$@\" <\"$at/said\" >\"$at/out\" 2>\"$at/err\" & "
         "until [ -s \"$at/out\" ]; do sleep 0.02; done; kill -INT $!; wait $!; status=$?; "
         "cat \"$at/err\"; exit $status";
-    std::vector<std::string> arguments = {"-c",   script,     WEFT_PROGRAM, folder.path,
-                                          kModel, "--device", "cpu",        "--chat-template",
-                                          "chatml"};
+    std::vector<std::string> arguments = {"-c",       script, WEFT_PROGRAM,      folder.path, kModel,
+                                          "--device", "cpu",  "--chat-template", "chatml"};
     const Tokenizer tokenizer = Tokenizer::open(kModel);
     for (TokenId id = 0; static_cast<size_t>(id) < tokenizer.size(); ++id)
       if (tokenizer.ends_generation(id))
@@ -194,7 +192,8 @@ TEST_SUITE("cli: models") {
     CHECK(facts["layers"] == 2);
     const json latent = json::parse(
         run_weft({"info", WEFT_SOURCE_DIR "/tests/data/architectures/deepseek2/model.gguf", "--json"}).text);
-    CHECK(latent["cache_bytes_per_token"] == 2 * (16 + 4 + 16) * sizeof(float));
+    CHECK(latent["cache_bytes_per_token"] ==
+          2 * (16 + 4 + 16) * 2);  // layers, latent keys and values, halves
     CHECK(facts["tensors"].size() > 20);
     CHECK(facts["chat_template"] == true);
     CHECK(facts["metadata"]["qwen2.block_count"] == 2);
@@ -317,7 +316,8 @@ TEST_SUITE("cli: models") {
     };
     CHECK(errors(file({1, 2}, 10), {}, 1).find(", 10 are expected\n") != std::string::npos);
     CHECK(errors(file({-1}, 10), {}, 1).find("input_ids has a -1") != std::string::npos);
-    CHECK(errors(file({}, 10), {}, 1).find("input_ids are empty") != std::string::npos);
+    CHECK(errors(file({}, 10), {}, 1).find("input_ids (1,0) and logits (1,0,10) do not go together") !=
+          std::string::npos);
     write_safetensors(folder.path / "e.safetensors", {});
     CHECK(errors(folder.path / "e.safetensors", {}, 1).find("there are no input_ids") != std::string::npos);
   }

@@ -98,13 +98,15 @@ TEST_SUITE("doctor") {
     m.file("/opt/empty.json", R"({"layer": {}})");
     m.file("/opt/driver.txt", "{}");
     m.file("/opt/folder/README", "");
+    m.file("/opt/deep.json", R"({"ICD": )" + std::string(200'000, '[') + std::string(200'000, ']') + "}");
     m.system.environment["VK_ICD_FILENAMES"] =
-        "/opt/bad.json:/opt/nolib.json:/opt/empty.json:/opt/driver.txt:/opt/folder";
+        "/opt/bad.json:/opt/nolib.json:/opt/empty.json:/opt/driver.txt:/opt/folder:/opt/deep.json";
     Finding f = m.must_find("driver-override");
     CHECK(f.severity == Severity::error);
     CHECK(has(f.detail, "/opt/bad.json, which is not valid JSON"));
     CHECK(has(f.detail, "libvulkan_gone.so"));
     CHECK(has(f.detail, "/opt/empty.json, which names no driver"));
+    CHECK(has(f.detail, "/opt/deep.json, which names no driver"));
     CHECK(has(f.detail, "/opt/driver.txt, which does not end in .json"));
     CHECK(has(f.detail, "/opt/folder, which is a folder without manifests"));
 

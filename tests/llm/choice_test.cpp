@@ -146,8 +146,7 @@ TEST_SUITE("gpu choice") {
                      {.top_p = -1},
                      {.min_p = 1.5F},
                      {.top_k = 0, .top_p = 2, .min_p = 9}},
-                    3,
-                    Device(std::make_shared<WebgpuBackend>(gpu.open())));
+                    3, Device(std::make_shared<WebgpuBackend>(gpu.open())));
     });
   }
 

@@ -208,8 +208,9 @@ TEST_SUITE("base: damaged models") {
     const std::string odd = "x\n\x1b[31m";
     const Copy copy("llama");
     write_text(copy.path / "m.gguf", test::GgufFile().text("general.architecture", odd).file());
-    CHECK(copy.without_path(error_of([&] { Model(copy.path / "m.gguf", {}); }).message)
-              .starts_with("[model] architecture 'x??[31m' is not known"));
+    const std::string told = copy.without_path(error_of([&] { Model(copy.path / "m.gguf", {}); }).message);
+    CHECK(told.starts_with("[model] architecture 'x??[31m' is not known"));
+    CHECK(told.ends_with("; it is that of FOLDER/m.gguf"));
     CHECK(error_of([&] {
             Model(kModels / "llama", {.adapters = {{copy.path / "m.gguf", 1.0}}});
           }).message.ends_with("an adapter for x??[31m, not for llama"));

@@ -471,9 +471,8 @@ TEST_SUITE("base: models") {
     CHECK(fingerprint("llama") == fingerprint("llama"));
     CHECK(fingerprint("llama") != fingerprint("gemma"));
     const Copy copy("llama");
-    copy.change([](auto& tensors) {
-      tensors["model.layers.1.self_attn.q_proj.weight"].bytes[0] ^= std::byte{1};
-    });
+    copy.change(
+        [](auto& tensors) { tensors["model.layers.1.self_attn.q_proj.weight"].bytes[0] ^= std::byte{1}; });
     CHECK(ModelFile::open(copy.path).fingerprint() != fingerprint("llama"));
   }
 

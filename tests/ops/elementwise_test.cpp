@@ -75,8 +75,7 @@ TEST_SUITE("base: ops elementwise") {
 
 TEST_SUITE("gpu ops elementwise") {
   TEST_CASE("gradients at kinks: log_sigmoid at 0, powers of 0, the angle of nothing") {
-    test::on_every_gpu([](const test::TestGpu& gpu) {
-      check_kinks(Device(std::make_shared<WebgpuBackend>(gpu.open())));
-    });
+    test::on_every_gpu(
+        [](const test::TestGpu& gpu) { check_kinks(Device(std::make_shared<WebgpuBackend>(gpu.open()))); });
   }
 }

@@ -257,15 +257,10 @@ std::vector<Case> make_cases() {
       {"sdpa", {{{1, 1, 2, 2}}, {{1, 1, 3, 2}}, {{1, 1, 3, 2}}, bools({1, 0, 1, 0, 0, 0}, {2, 3})}});
   const Attrs capped = {{"causal", true}, {"scale", 0.6}, {"softcap", 2.0}};
   cases.push_back({"attention", {{{2, 3, 2}}, {{1, 4, 2}}, {{1, 4, 3}}, {{3, 4}}}, capped});
-  cases.push_back({"attention_backward",
-                   {{{2, 3, 2}},
-                    {{1, 4, 2}},
-                    {{1, 4, 3}},
-                    {{2, 3, 3}},
-                    {{2, 3, 2}, 0.5, 2},
-                    {{2, 3}},
-                    {{3, 4}}},
-                   capped});
+  cases.push_back(
+      {"attention_backward",
+       {{{2, 3, 2}}, {{1, 4, 2}}, {{1, 4, 3}}, {{2, 3, 3}}, {{2, 3, 2}, 0.5, 2}, {{2, 3}}, {{3, 4}}},
+       capped});
   cases.push_back({"rope", {{{1, 2, 3, 4}}}, {{"offset", 2}}});
   cases.push_back({"rope",
                    {{{1, 2, 3, 6}}, ints({4, 0, 2}, {3})},

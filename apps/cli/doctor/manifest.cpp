@@ -67,7 +67,9 @@ Manifest read_manifest(const System& s, const std::string& path, const std::stri
     m.file_error = "is not valid JSON";
     return m;
   }
-  const nlohmann::json icd = json.is_object() ? json.value("ICD", nlohmann::json()) : nlohmann::json();
+  static const nlohmann::json kNone;
+  const auto found = json.find("ICD");
+  const nlohmann::json& icd = found == json.end() ? kNone : *found;  // a copy calls itself for each level
   if (!icd.is_object() || !icd.contains("library_path") || !icd["library_path"].is_string()) {
     m.file_error = "names no driver (ICD.library_path)";
     return m;

@@ -5,11 +5,11 @@
 #include "base/standard_error.h"
 #include "input.h"
 #include "models/commands.h"
-#include "models/numbers.h"
 #include "models/conversation.h"
 #include "models/line_reader.h"
 #include "models/markdown.h"
 #include "models/model_flags.h"
+#include "models/numbers.h"
 #include "term.h"
 
 namespace weft::cli {

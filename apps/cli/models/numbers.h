@@ -23,7 +23,7 @@ std::optional<Number> number_in(std::string_view text) {
 
 template <typename T>
 std::string no_number(std::string_view text) {
-  return fmt::format("'{}' is not a {}number that it takes", text, std::is_integral_v<T> ? "whole " : "");
+  return fmt::format("'{}' is not a {}number", text, std::is_integral_v<T> ? "whole " : "");
 }
 
 /// Numbers of a command have to be numbers: CLI11 reads nothing as 0, and what is too large as the largest.
@@ -33,8 +33,10 @@ inline void check_numbers(CLI::App& command) {
   };
   for (CLI::Option* option : command.get_options()) {
     const std::string type = option->get_type_name();
-    if (type.starts_with("INT")) option->check([=](const std::string& t) { return check.template operator()<int64_t>(t); });
-    if (type.starts_with("FLOAT")) option->check([=](const std::string& t) { return check.template operator()<double>(t); });
+    if (type.starts_with("INT"))
+      option->check([=](const std::string& t) { return check.template operator()<int64_t>(t); });
+    if (type.starts_with("FLOAT"))
+      option->check([=](const std::string& t) { return check.template operator()<double>(t); });
   }
 }
 

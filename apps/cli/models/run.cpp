@@ -8,8 +8,8 @@
 #include "base/standard_error.h"
 #include "input.h"
 #include "models/commands.h"
-#include "models/numbers.h"
 #include "models/model_flags.h"
+#include "models/numbers.h"
 #include "term.h"
 
 namespace weft::cli {
