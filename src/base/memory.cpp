@@ -24,8 +24,14 @@ std::optional<uint64_t> number_of(std::string_view lines, std::string_view name)
   return number;
 }
 
-/// What the control group leaves, where it has a limit: the files it has read can go.
-std::optional<uint64_t> left_by_group(const std::filesystem::path& root) {
+/// A number of /proc/meminfo, there in KiB.
+std::optional<uint64_t> of_machine(const std::filesystem::path& root, std::string_view name) {
+  const std::optional<uint64_t> number = number_of(read_text(root / "proc/meminfo").value_or(""), name);
+  return number ? std::optional(*number << 10) : std::nullopt;
+}
+
+/// A number of this program's control group, where it has one that says so.
+std::optional<uint64_t> of_group(const std::filesystem::path& root, const char* file, std::string_view name) {
   const std::string groups = read_text(root / "proc/self/cgroup").value_or("");
   constexpr std::string_view kOurs = "0::/";
   const size_t ours = groups.find(kOurs);
@@ -33,23 +39,29 @@ std::optional<uint64_t> left_by_group(const std::filesystem::path& root) {
   const size_t path = ours + kOurs.size();
   const std::filesystem::path folder =
       root / "sys/fs/cgroup" / groups.substr(path, groups.find('\n', path) - path);
-  const auto number = [&](const char* file, std::string_view name) {
-    return number_of(read_text(folder / file).value_or(""), name);
-  };
-  const std::optional<uint64_t> most = number("memory.max", ""), used = number("memory.current", "");
+  return number_of(read_text(folder / file).value_or(""), name);
+}
+
+/// What the control group leaves, where it has a limit: the files it has read can go.
+std::optional<uint64_t> left_by_group(const std::filesystem::path& root) {
+  const std::optional<uint64_t> most = of_group(root, "memory.max", ""),
+                                used = of_group(root, "memory.current", "");
   if (!most || !used) return std::nullopt;
-  const uint64_t held = *used - std::min(*used, number("memory.stat", "inactive_file").value_or(0));
+  const uint64_t held = *used - std::min(*used, of_group(root, "memory.stat", "inactive_file").value_or(0));
   return *most - std::min(*most, held);
 }
 
 }  // namespace
 
+std::optional<uint64_t> total_memory(const std::filesystem::path& root) {
+  const std::optional<uint64_t> all = of_machine(root, "MemTotal");
+  return all ? std::optional(std::min(*all, of_group(root, "memory.max", "").value_or(*all))) : std::nullopt;
+}
+
 std::optional<uint64_t> free_memory(const std::filesystem::path& root) {
-  const std::string lines = read_text(root / "proc/meminfo").value_or("");
-  const std::optional<uint64_t> available = number_of(lines, "MemAvailable");
-  if (!available) return std::nullopt;
-  const uint64_t memory = *available << 10, swap = number_of(lines, "SwapFree").value_or(0) << 10;
-  return std::min(memory, left_by_group(root).value_or(memory)) + swap;
+  const std::optional<uint64_t> memory = of_machine(root, "MemAvailable");
+  if (!memory) return std::nullopt;
+  return std::min(*memory, left_by_group(root).value_or(*memory)) + of_machine(root, "SwapFree").value_or(0);
 }
 
 }  // namespace weft

@@ -1,27 +1,9 @@
 #include "models/memory.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <charconv>
-
-#include "base/paths.h"
+#include "base/memory.h"
 #include "llm/room.h"
 
 namespace weft::cli {
-namespace {
-
-/// Of the machine, or less where a container is not to have all of it.
-uint64_t host_memory() {
-  const uint64_t all =
-      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  const std::string limit = read_text("/sys/fs/cgroup/memory.max").value_or("");
-  uint64_t bytes = 0;  // "max" is no number
-  const auto parsed = std::from_chars(limit.data(), limit.data() + limit.size(), bytes);
-  return parsed.ec == std::errc() ? std::min(all, bytes) : all;
-}
-
-}  // namespace
 
 uint64_t cache_bytes(const llm::ModelFile& file, const llm::Config& config) {
   const bool floats = file.tensor("token_embd.weight").type == quant::Type::f32;  // as the model has them
@@ -41,7 +23,7 @@ uint64_t needed_memory(const llm::ModelFile& file, const llm::Config& config, in
 std::optional<uint64_t> memory_of(const DeviceEntry& device) {
   const bool own = !device.is_cpu() && device.adapter.type != gpu::AdapterType::integrated &&
                    device.adapter.type != gpu::AdapterType::cpu;
-  return own ? std::nullopt : std::optional(host_memory());
+  return own ? std::nullopt : total_memory();
 }
 
 }  // namespace weft::cli
