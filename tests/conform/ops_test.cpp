@@ -115,20 +115,27 @@ TEST_SUITE("conformance") {
     const HostTensor one{.dtype = DType::f32, .shape = {1, 1, 1}, .bytes = std::vector<std::byte>(4)};
     write_safetensors(folder.path / "t.safetensors", {{"a", one}});
     const std::string of_a = R"("inputs":["a"],"outputs":["a"],"rtol":0,"atol":0)";
-    write_text(folder.path / "s.json",
-               R"({"format":1,"tensors":"t.safetensors","cases":[{"name":"output","op":"program",)" + of_a +
-                   R"(,"steps":[{"op":"neg","in":["a"]}],"results":["%0.1"]},{"name":"huge",)" + of_a +
-                   R"(,"op":"upsample_nearest1d","attrs":{"size":[2147483648]}},{"name":"right",)" + of_a +
-                   R"(,"op":"relu"},{"name":"long","op":"linspace","inputs":[],"outputs":["a"],"rtol":0,)" +
-                   R"("atol":0,"attrs":{"start":0,"stop":1,"num":1152921504606846976}}]})");
-    const test::Output out =
-        test::run_weft({"conform", (folder.path / "s.json").string(), "--device", "cpu"});
-    CHECK(out.status == 1);
-    CHECK(out.text.find("FAIL output: [conform] step 0 has 1 outputs, there is no %0.1\n") !=
+    const auto run = [&](const std::string& cases) {
+      write_text(folder.path / "s.json", R"({"format":1,"tensors":"t.safetensors","cases":[)" + cases +
+                                             R"({"name":"right",)" + of_a + R"(,"op":"relu"}]})");
+      const test::Output out =
+          test::run_weft({"conform", (folder.path / "s.json").string(), "--device", "cpu"});
+      CHECK(out.status == 1);
+      return out.text;
+    };
+    const std::string text = run(R"({"name":"output","op":"program",)" + of_a +
+                                 R"(,"steps":[{"op":"neg","in":["a"]}],"results":["%0.1"]},{"name":"huge",)" +
+                                 of_a + R"(,"op":"upsample_nearest1d","attrs":{"size":[2147483648]}},)");
+    CHECK(text.find("FAIL output: [conform] step 0 has 1 outputs, there is no %0.1\n") != std::string::npos);
+    CHECK(text.find("FAIL huge: [upsample_nearest1d] (1,1,1) cannot be resized to (2147483648)\n") !=
           std::string::npos);
-    CHECK(out.text.find("FAIL huge: [upsample_nearest1d] (1,1,1) cannot be resized to (2147483648)\n") !=
-          std::string::npos);
-    CHECK(out.text.find("FAIL long: its sizes are beyond this machine's memory\n") != std::string::npos);
-    CHECK(out.text.find("1 passed, 3 failed, 0 skipped") != std::string::npos);
+    CHECK(text.find("1 passed, 2 failed, 0 skipped") != std::string::npos);
+
+#if !defined(__SANITIZE_ADDRESS__)  // which ends a program that asks for so much
+    const std::string longer = run(R"({"name":"long","op":"linspace","inputs":[],"outputs":["a"],"rtol":0,)"
+                                   R"("atol":0,"attrs":{"start":0,"stop":1,"num":1152921504606846976}},)");
+    CHECK(longer.find("FAIL long: its sizes are beyond this machine's memory\n") != std::string::npos);
+    CHECK(longer.find("1 passed, 1 failed, 0 skipped") != std::string::npos);
+#endif
   }
 }
