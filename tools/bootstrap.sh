@@ -67,6 +67,7 @@ needs() { # needs required|optional PACKAGE TEST...
 gxx=g++
 [[ $os == "ubuntu 22.04" ]] && gxx=g++-12
 
+has_fuzzer() { compgen -G '/usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.fuzzer*.a' >/dev/null; }
 has_pip() { have python3 && python3 -c 'import pip' 2>/dev/null; }
 # Dawn does not accept the software Vulkan of Mesa 22 (Debian 12's own); a newer one, wherever from, is left alone.
 has_lavapipe() {
@@ -97,6 +98,7 @@ find_missing() {
   has_lavapipe || mesa="mesa-vulkan-drivers"
   if [[ $group == check ]]; then
     needs required clang-19 have clang++-19
+    needs required libclang-rt-19-dev has_fuzzer
     needs required clang-format-19 have clang-format-19
     needs required clang-tidy-19 have clang-tidy-19
   fi
