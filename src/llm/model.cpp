@@ -32,18 +32,15 @@ std::vector<Device> devices_of(const LoadOptions& options, int64_t layers) {
   return devices;
 }
 
-bool has_f32_weights(const ModelFile& file) {
-  return file.tensor("token_embd.weight").type == quant::Type::f32;
-}
-
 State state_of(ModelFile file, const LoadOptions& options) {
   Config config = config_of(file);
   const auto layers = std::ssize(config.layers);
-  const bool floats = has_f32_weights(file), exact = options.exact.value_or(file.exact);
+  const quant::Type usual = usual_cache_type(file);
+  const bool exact = options.exact.value_or(file.exact);
   State state(std::move(config), Weights(std::move(file), devices_of(options, layers)));
   state.devices = state.weights.devices();
   state.cache.resize(static_cast<size_t>(layers));
-  state.cache_type = options.cache_type.value_or(floats ? quant::Type::f32 : quant::Type::f16);
+  state.cache_type = options.cache_type.value_or(usual);
   state.context = options.context > 0 ? options.context : state.config.context;
   if (options.context <= 0 && options.default_context > 0)
     state.context = std::min(state.context, options.default_context);

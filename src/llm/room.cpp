@@ -43,6 +43,10 @@ CacheColumns cache_columns(const ModelFile& file, const Config& config, size_t l
   return {l.kv_heads * config.head_dim, l.kv_heads * config.value_dim};
 }
 
+quant::Type usual_cache_type(const ModelFile& file) {
+  return file.tensor("token_embd.weight").type == quant::Type::f32 ? quant::Type::f32 : quant::Type::f16;
+}
+
 void check_room(const State& state) {
   const Config& config = state.config;
   const ModelFile& file = state.weights.file();
@@ -64,9 +68,10 @@ void check_room(const State& state) {
   }
   each += table_bytes(config) * static_cast<double>(state.context) / rows;  // made by the host for all
   if (const std::optional<uint64_t> free = free_memory()) {
-    const double there = static_cast<double>(*free) * kShare;
-    check(state, rows, each, weights < there ? there - weights : there,
-          "free");  // else no context is to blame
+    const double all = static_cast<double>(*free) * kShare;
+    const double there =
+        weights < all ? all - weights : all;  // no context is to blame for weights that do not fit
+    check(state, rows, each, there, "free");
   }
 }
 

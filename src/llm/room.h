@@ -13,6 +13,9 @@ struct CacheColumns {
 };
 CacheColumns cache_columns(const ModelFile& file, const Config& config, size_t layer);
 
+/// Of keys and values where nobody asks for another: f32 where the model's weights are, else f16.
+quant::Type usual_cache_type(const ModelFile& file);
+
 /// Throws ErrorKind::memory where caches and tables of positions are more than the devices have for them, as
 /// far as that is known: before anything of a model is loaded.
 void check_room(const State& state);

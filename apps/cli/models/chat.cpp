@@ -64,7 +64,7 @@ class Chat {
           if (!command(*text)) return;
         } else {
           answer(*text);
-          if (cancelled_) fmt::print(stderr, "{}\n", stats_);
+          if (cancelled_) to_stderr("{}\n", stats_);
         }
       } catch (const Error& e) {  // of this line only; the conversation goes on
         to_stderr("weft: {}\n", e.what());

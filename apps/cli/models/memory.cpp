@@ -6,13 +6,13 @@
 namespace weft::cli {
 
 uint64_t cache_bytes(const llm::ModelFile& file, const llm::Config& config) {
-  const bool floats = file.tensor("token_embd.weight").type == quant::Type::f32;  // as the model has them
+  const quant::Traits& type = quant::traits(llm::usual_cache_type(file));
   int64_t elements = 0;
   for (size_t layer = 0; layer < config.layers.size(); ++layer) {
     const llm::CacheColumns columns = llm::cache_columns(file, config, layer);
     elements += columns.keys + columns.values;
   }
-  return (floats ? 4 : 2) * static_cast<uint64_t>(elements);
+  return static_cast<uint64_t>(elements * type.block_bytes / type.block_elements);
 }
 
 uint64_t needed_memory(const llm::ModelFile& file, const llm::Config& config, int64_t context) {
