@@ -127,7 +127,8 @@ TEST_SUITE("gpu soak") {
   TEST_CASE("tokens and models leave nothing behind on any device") {
     test::on_every_gpu([&](const test::TestGpu& gpu) {
       const Device device(std::make_shared<WebgpuBackend>(gpu.open()));
-      check_tokens(device, is_long_run() ? 2000 : 160);
+      const bool is_slow = gpu.adapter.info().type == gpu::AdapterType::cpu;
+      check_tokens(device, !is_long_run() ? 160 : is_slow ? 2000 : 100'000);
       check_loads(device, is_long_run() ? 200 : 10);
     });
   }
