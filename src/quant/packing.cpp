@@ -30,9 +30,9 @@ uint32_t piece_mask(uint32_t bits, uint32_t from) {
   return (((1u << bits) - 1) << from) * 0x01010101u;
 }
 
-/// Scale and minimum of group g go into bytes g / 2 of three words that a CPU reads: the low 6 bits of words
-/// 0 and 1 are those of even groups, of word 2 scales of odd ones, whose minima are above them, 2 bits in
-/// each word.
+/// Scale and minimum of group g go into bytes g / 2 of three words: the low 6 bits of words 0 and 1 are those
+/// of even groups, of word 2 scales of odd ones, whose minima are above them, 2 bits in each word. So a mask
+/// gives four of them at once.
 template <typename Word>
 void put_six(uint32_t scale, uint32_t min, uint32_t g, const Word& word) {
   const uint32_t shift = g / 2 * 8;
@@ -70,13 +70,7 @@ void put_scales(const Packing& p, const Unpacked& block, int64_t row, int64_t el
       word(0) = block.factor;
       for (uint32_t g = 0; g < 8; ++g) {
         const uint32_t scale = block.parts[g] & 255u, min = block.parts[g] >> 8;
-        if (p.together > 1) {
-          put_six(scale, min, g, [&](int64_t i) -> uint32_t& { return word(1 + i); });
-          continue;
-        }
-        word(1) |= (scale & 15) << 4 * g;
-        word(2) |= (min & 15) << 4 * g;
-        word(3) |= (scale >> 4) << 2 * g | (min >> 4) << (16 + 2 * g);
+        put_six(scale, min, g, [&](int64_t i) -> uint32_t& { return word(1 + i); });
       }
       break;
     case Scales::nibbles:
@@ -113,13 +107,8 @@ ScaleMin scale_min_at(const Packing& p, int64_t row, int64_t element, const uint
       return scale_min(scales, word(0), 0);
     case Scales::parts:
       return scale_min(scales, 0, word(0) >> g * 16 & 0xffff);
-    case Scales::sixes: {
-      if (p.together > 1)
-        return scale_min(scales, word(0), six_at(g, [&](int64_t i) { return word(1 + i); }));
-      const uint32_t scale = (word(1) >> 4 * g & 15) | (word(3) >> 2 * g & 3) << 4;
-      const uint32_t min = (word(2) >> 4 * g & 15) | (word(3) >> (16 + 2 * g) & 3) << 4;
-      return scale_min(scales, word(0), scale | min << 8);
-    }
+    case Scales::sixes:
+      return scale_min(scales, word(0), six_at(g, [&](int64_t i) { return word(1 + i); }));
     default:
       return scale_min(scales, word(0), word(1 + g / 4) >> g % 4 * 8 & 255);
   }

@@ -24,8 +24,7 @@
 ///   half, bfloat     64, 1   two factors of 16 bits
 ///   halves           32, 1   the factor
 ///   parts            32, 1   two parts of 16 bits
-///   sixes           256, 4   the factor | 8 low nibbles of scales | 8 of minima | 8 upper 2 bits of each
-///                            interleaved: the factor | 3 words of put_six
+///   sixes           256, 4   the factor | 8 scales and minima of 6 bits in 3 words (put_six)
 ///   nibbles, bytes  256, 5   the factor | 16 parts of 8 bits
 ///
 /// A section holds its units row by row, and starts at a multiple of 4 words. Rows are filled up with zeros

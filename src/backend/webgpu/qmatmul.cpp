@@ -413,7 +413,7 @@ std::string declare_product(Context& context, Builder& builder, const Operand& x
       builder.settings.push_back(
           {"EARLY", static_cast<uint32_t>(std::min(kEarly, (x_vectors + form.threads - 1) / form.threads))});
     builder.settings.push_back({"UNITS", static_cast<uint32_t>(form.ahead / common)});
-    builder.settings.push_back({"LOOSE", form.ahead % together == 0 ? 0u : 1u});
+    builder.settings.push_back({"LOOSE", static_cast<uint32_t>(together - common)});  // powers of two
     if (staged) builder.code += "var<workgroup> staged: array<vec4<u32>, X_VECTORS>;\n";
     if (floats)
       declare_encoded(builder, *floats, bits, form.threads);

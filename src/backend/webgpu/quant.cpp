@@ -148,11 +148,12 @@ std::string scales_word(Builder& builder, quant::Scales scales) {
           "      if (word == 0u) {{ return factor_at(row, unit * 256u); }}\n"
           "      for (var g = 0u; g < {}; g++) {{\n"
           "        let part = part_at(row, unit * 256u + g * 32u);\n"
-          "        let both = vec2<u32>(part & 255u, part >> 8u);\n"
-          "        if (word == 3u) {{\n"
-          "          result |= ((both.x >> 4u) << (2u * g)) | ((both.y >> 4u) << (16u + 2u * g));\n"
-          "        }} else {{\n"
-          "          result |= (both[word - 1u] & 15u) << (4u * g);\n"
+          "        let shift = g / 2u * 8u;\n"
+          "        if (word == 1u + g % 2u * 2u) {{ result |= (part & 255u) << shift; }}\n"
+          "        if (g % 2u == 1u) {{\n"
+          "          result |= ((part >> (6u + 2u * word)) & 3u) << (shift + 6u);\n"
+          "        }} else if (word == 2u) {{\n"
+          "          result |= (part >> 8u) << shift;\n"
           "        }}\n      }}\n",
           builder.number(8));
     default:

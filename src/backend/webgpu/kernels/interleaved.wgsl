@@ -101,11 +101,17 @@ fn interleaved_parts(rows: Rows, block: u32) -> Scales {
 }
 fn interleaved_sixes(rows: Rows, block: u32) -> Scales {
   let unit = block / 8u;
-  let g = block % 8u;
+  let shift = block % 8u / 2u * 8u;
   let factors = scale_words(rows, unit, 0u);
-  let upper = scale_words(rows, unit, 3u);
-  let scale = bits_at(scale_words(rows, unit, 1u), 4u * g, 15u) + 16.0 * bits_at(upper, 2u * g, 3u);
-  let low = bits_at(scale_words(rows, unit, 2u), 4u * g, 15u) + 16.0 * bits_at(upper, 16u + 2u * g, 3u);
+  let x = scale_words(rows, unit, 1u);
+  let y = scale_words(rows, unit, 2u);
+  let z = scale_words(rows, unit, 3u);
+  var scale = bits_at(x, shift, 63u);
+  var low = bits_at(y, shift, 63u);
+  if (block % 2u == 1u) {
+    scale = bits_at(z, shift, 63u);
+    low = bits_at(x, shift + 6u, 3u) + 4.0 * bits_at(y, shift + 6u, 3u) + 16.0 * bits_at(z, shift + 6u, 3u);
+  }
   return one_scale(lower_half(factors) * scale, -upper_half(factors) * low);
 }
 fn interleaved_nibbles(rows: Rows, block: u32) -> Scales {

@@ -68,11 +68,12 @@ fn scales_parts(word: u32, block: u32) -> vec4<f32> {
   let both = halves(word);
   return vec4<f32>(both.x, 0.0, both.y, 0.0);
 }
+// Scale and minimum of a block are in the same byte of two words, of which a mask makes four at once.
 fn scales_sixes(unit: vec4<u32>, block: u32) -> vec4<f32> {
-  let g = block % 8u;
-  let scale = ((unit.y >> (4u * g)) & 15u) | (((unit.w >> (2u * g)) & 3u) << 4u);
-  let low = ((unit.z >> (4u * g)) & 15u) | (((unit.w >> (16u + 2u * g)) & 3u) << 4u);
-  return (halves(unit.x) * vec2<f32>(f32(scale), -f32(low))).xyxy;
+  let odd_lows = ((unit.y >> 6u) & 0x03030303u) | ((unit.z >> 4u) & 0x0c0c0c0cu) | ((unit.w >> 2u) & 0x30303030u);
+  let four = select(unit.yz & vec2<u32>(0x3f3f3f3fu), vec2<u32>(unit.w & 0x3f3f3f3fu, odd_lows), block % 2u == 1u);
+  let parts = vec2<f32>((four >> vec2<u32>(block % 8u / 2u * 8u)) & vec2<u32>(255u));
+  return (halves(unit.x) * vec2<f32>(parts.x, -parts.y)).xyxy;
 }
 fn scales_nibbles(words: vec2<u32>, block: u32) -> vec4<f32> {
   let nibbles = (vec4<u32>(words.y >> (block % 2u * 16u)) >> vec4<u32>(0u, 4u, 8u, 12u)) & vec4<u32>(15u);

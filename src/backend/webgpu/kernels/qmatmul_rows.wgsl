@@ -3,8 +3,9 @@
 // and loads the next ones before it multiplies. All invocations of a subgroup need the same x, so a load of it is one access; STAGED: it
 // is brought to the workgroup's memory, with fetch_x and stage_x, while the first weights are on their way.
 // Written around this by qmatmul.cpp: the constants; Codes, ScaleWords and what they mean (qmatmul.wgsl), of which a batch has UNITS for
-// each row, LOOSE: of blocks that begin anywhere in them; X, load_x and dot_x; staged, X_VECTORS of them; results, row_of_x, weights_of; store; main with
-// `index` and `thread`. Everything is written out: a loop that is not unrolled has its weights in memory.
+// each row, LOOSE: the bits of a block's number that say where in them a batch begins; X, load_x and dot_x; staged, X_VECTORS of
+// them; results, row_of_x, weights_of; store; main with `index` and `thread`. Everything is written out: a loop that is not unrolled
+// has its weights in memory.
 const BESIDE = THREADS / LANES;
 const GROUP = BESIDE * ROWS;
 #if SHARED
@@ -77,7 +78,7 @@ fn multiply_from(index: u32, thread: u32, begun: Begun) {
       var s: array<vec4<f32>, ROWS>;
       #for r ROWS
       w[$r] = levels_of(batch.codes[$r * AHEAD + $a]);
-      s[$r] = scales_of(batch.scales[$r * UNITS + $a * UNITS / AHEAD], block * LOOSE + $a);
+      s[$r] = scales_of(batch.scales[$r * UNITS + $a * UNITS / AHEAD], (block & LOOSE) + $a);
       #endfor
       #for v VECTORS
       {
