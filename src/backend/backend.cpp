@@ -25,6 +25,11 @@ std::vector<StoragePtr> Backend::with_scratch(const Prepared& prepared, std::vec
   return storages;
 }
 
+Backend::Kept& Backend::kept(const std::function<std::unique_ptr<Kept>()>& make) {
+  std::call_once(kept_is_made_, [&] { kept_ = make(); });
+  return *kept_;
+}
+
 void Backend::run(std::span<const Step> steps) {
   std::vector<StoragePtr> storages;
   for (const Step& step : steps)

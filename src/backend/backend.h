@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -145,6 +146,18 @@ class Backend {
   virtual int64_t most_storages() const { return 8; }
   /// Bytes of a storage that one kernel can read.
   virtual uint64_t most_bytes() const { return ~uint64_t{0}; }
+
+  /// What a layer above keeps for this device and what goes with it: plans.
+  class Kept {
+   public:
+    virtual ~Kept() = default;
+  };
+  /// The same one always, made when it is first asked for, by any thread.
+  Kept& kept(const std::function<std::unique_ptr<Kept>()>& make);
+
+ private:
+  std::once_flag kept_is_made_;
+  std::unique_ptr<Kept> kept_;
 };
 
 }  // namespace weft

@@ -17,35 +17,28 @@ namespace {
 
 std::atomic<uint64_t> evals = 0, plans_built = 0, plans_reused = 0, steps_run = 0;
 
-/// Plans by the structure of their graphs, for each backend its own. The ones least used lately make room.
-class PlanCache {
+/// A device's plans by the structure of their graphs. The ones least used lately make room.
+class PlanCache : public Backend::Kept {
  public:
-  std::shared_ptr<Plan> find(const Device& device, const Graph& graph, bool often) {
+  std::shared_ptr<Plan> find(const Backend& backend, const Graph& graph, bool often) {
     const std::scoped_lock lock(mutex_);
-    std::string key(graph.key);
-    const auto* backend = &device.backend();
-    key.append(reinterpret_cast<const char*>(&backend), sizeof(Backend*));
-    key += often ? '+' : '-';
+    const std::string key = graph.key + (often ? '+' : '-');
     if (const auto found = entries_.find(key); found != entries_.end()) {
-      if (found->second.backend.lock() == device.shared_backend()) {
-        found->second.last_use = ++clock_;
-        ++plans_reused;
-        return found->second.plan;
-      }
-      entries_.erase(found);  // of a backend that is gone, at the same address
+      found->second.last_use = ++clock_;
+      ++plans_reused;
+      return found->second.plan;
     }
-    auto plan = std::make_shared<Plan>(graph, *backend, often);
+    auto plan = std::make_shared<Plan>(graph, backend, often);
     ++plans_built;
     if (entries_.size() >= kMaxPlans)
       entries_.erase(std::ranges::min_element(entries_, {}, [](const auto& e) { return e.second.last_use; }));
-    entries_[std::move(key)] = {device.shared_backend(), plan, ++clock_};
+    entries_[key] = {plan, ++clock_};
     return plan;
   }
 
  private:
   static constexpr size_t kMaxPlans = 256;
   struct Entry {
-    std::weak_ptr<Backend> backend;
     std::shared_ptr<Plan> plan;
     uint64_t last_use = 0;
   };
@@ -80,8 +73,8 @@ EvalCounters eval_counters() {
 }
 
 std::shared_ptr<Plan> plan_for(const Device& device, const Graph& graph, bool often) {
-  static PlanCache cache;
-  return cache.find(device, graph, often);
+  Backend::Kept& kept = device.backend().kept([] { return std::make_unique<PlanCache>(); });
+  return dynamic_cast<PlanCache&>(kept).find(device.backend(), graph, often);
 }
 
 std::vector<StoragePtr> run_plan(Plan& plan, const Device& device, std::vector<StoragePtr> leaves,

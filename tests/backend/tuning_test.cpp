@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 using namespace weft;
@@ -58,6 +59,25 @@ TEST_SUITE("base: tuning") {
       climb.timed(times);
     }
     CHECK(climb.best() == Way{128, 1});
+  }
+
+  TEST_CASE("ways that are far apart come first, then neighbours of the best of them, also of the usual one") {
+    Question question = kQuestion;
+    question.others = {{8, 1}, {1024, 1}, {2048, 1}, {64, 1}};
+    for (const Way& fastest : {Way{1024, 1}, Way{64, 1}}) {
+      Climb climb(question);
+      const std::vector<Way> far = climb.round();
+      CHECK(far == std::vector<Way>{{64, 1}, {8, 1}, {1024, 1}});  // what is possible, once
+      std::vector<double> times;
+      for (const Way& way : far) times.push_back(way == fastest ? 1 : 2);
+      climb.timed(times);
+      CHECK(climb.best() == fastest);
+      const std::vector<Way> near = climb.round();
+      CHECK(near[0] == fastest);
+      CHECK(std::ranges::find(near, Way{fastest[0], 2}) != near.end());
+      climb.timed(std::vector<double>(near.size(), 1));
+      CHECK(climb.round().empty());
+    }
   }
 
   TEST_CASE("rounds are compared with themselves only: clocks change in between") {

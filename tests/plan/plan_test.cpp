@@ -220,6 +220,18 @@ TEST_SUITE("gpu plan") {
     });
   }
 
+  TEST_CASE("a device that nobody holds any more is closed, with its plans") {
+    test::on_every_gpu([](const test::TestGpu& gpu) {
+      std::weak_ptr<gpu::Device::State> opened;
+      {
+        const auto backend = std::make_shared<WebgpuBackend>(gpu.open());
+        opened = backend->device().state();
+        CHECK(exp(values({8}, 0, Device(backend))).to_vector<float>().size() == 8);
+      }
+      CHECK(opened.expired());
+    });
+  }
+
   TEST_CASE("one submit per evaluation; the second time nothing is built, compiled or bound") {
     test::on_every_gpu([](const test::TestGpu& gpu) {
       auto backend = std::make_shared<WebgpuBackend>(gpu.open());

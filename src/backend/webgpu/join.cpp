@@ -322,17 +322,20 @@ struct PackedWays {
     while (tile.width * tiles < 32 && common % (2 * tiles) == 0) tiles *= 2;
     return with_lanes(std::max<int64_t>(staged > 0 ? 2 : 1, busy / (tile.width * tiles)), tiles);
   }
-  /// No more lanes than those, and as many blocks at a time as they can have.
+  /// No more lanes than those, and as many blocks at a time as they can have: beside more than 512 invocations
+  /// there are too few registers for eight.
   Way with_lanes(int64_t most, int64_t tiles) const {
-    const int64_t lanes = divisor(blocks, most);
-    return {lanes, 1, divisor(blocks / lanes, cpu ? 1 : 8 / vectors), tiles};
+    const int64_t lanes = divisor(blocks, most), ahead = tile.width * tiles * lanes > 512 ? 4 : 8;
+    return {lanes, 1, divisor(blocks / lanes, cpu ? 1 : ahead / vectors), tiles};
   }
   /// Doubling and halving does not lead to all of them: rows of 18 blocks can have 2, 3, 6, 9 or 18 lanes.
   std::vector<Way> others() const {
-    const int64_t tiles = usual()[3];
     std::vector<Way> ways;
-    for (int64_t lanes = 2; lanes <= 32; ++lanes)
+    for (int64_t lanes = 2; lanes <= 64; ++lanes) {
+      int64_t tiles = usual()[3];
+      while (tiles > 1 && tile.width * tiles * lanes > limits.max_workgroup_threads) tiles /= 2;
       if (blocks % lanes == 0) ways.push_back(with_lanes(lanes, tiles));
+    }
     return ways;
   }
 };

@@ -232,7 +232,7 @@ void Tuning::save() const {
 std::vector<Way> Climb::round() {
   ways_.clear();
   if (!climbs_) return {};
-  const bool begins = tried_.empty();
+  is_near_ = !tried_.empty();
   ways_.push_back(best_);
   tried_.insert(best_);
   const auto add = [&](const Way& way) {
@@ -240,8 +240,11 @@ std::vector<Way> Climb::round() {
         question_.possible(way) && tried_.insert(way).second)
       ways_.push_back(way);
   };
-  if (begins) std::ranges::for_each(question_.others, add);
-  for (size_t i = 0; i < best_.size(); ++i) {
+  // First those that are far apart, then the neighbours of the best of them: to make a kernel takes longer than
+  // to time it.
+  if (!is_near_) std::ranges::for_each(question_.others, add);
+  is_near_ = is_near_ || ways_.size() == 1;
+  for (size_t i = 0; is_near_ && i < best_.size(); ++i) {
     Way more = best_, less = best_;
     more[i] *= 2;
     less[i] /= 2;
@@ -259,7 +262,7 @@ std::vector<Way> Climb::round() {
 }
 
 void Climb::timed(std::span<const double> seconds) {
-  climbs_ = false;
+  climbs_ = !is_near_;
   for (size_t i = 0; i < ways_.size(); ++i)
     log(LogLevel::debug, "{}: {} takes {:.1f} us", question_.key, fmt::join(ways_[i], " "), seconds[i] * 1e6);
   if (ways_.empty()) return;
