@@ -142,27 +142,48 @@ struct Search {
   }
 };
 
-/// Of a few ways to do one thing, the fastest one when all these steps run one after the other: what is in a
-/// cache, and how a kernel begins while the one before it ends, is not as when one kind of step runs alone.
-Way fastest_among_others(gpu::Device& device, Tuning& tuning, const std::string& key,
-                         const std::vector<Way>& few, std::span<const Step> stream,
-                         std::span<const gpu::Buffer* const> buffers) {
-  std::vector<std::unique_ptr<Trial>> trials;
-  for (const Way& way : few) {
-    tuning.set(key, way);
-    trials.push_back(std::make_unique<Trial>(device, tuning, stream, buffers));
-    trials.back()->prepare();
+/// What is fast alone need not be fast among other kernels: what is in a cache, and how a kernel begins while
+/// the one before it ends, is not the same. So choices are made once more with all steps one after the other.
+class Together {
+ public:
+  Together(gpu::Device& device, Tuning& tuning, std::vector<Step> stream,
+           std::span<const gpu::Buffer* const> buffers)
+      : device_(device), tuning_(tuning), stream_(std::move(stream)), buffers_(buffers) {}
+
+  /// Sets the answers with which all steps take the least time.
+  void choose(const std::vector<std::map<std::string, Way>>& answers) {
+    std::vector<std::unique_ptr<Trial>> trials;
+    for (const auto& each : answers) {
+      set(each);
+      trials.push_back(std::make_unique<Trial>(device_, tuning_, stream_, buffers_));
+      trials.back()->prepare();
+    }
+    for (int turn = 0; turn < kTurns; ++turn)
+      for (const auto& trial : trials) trial->time();
+    size_t least = 0;
+    for (size_t i = 0; i < answers.size(); ++i) {
+      log(LogLevel::debug, "{} takes {:.1f} us among others", text_of(answers[i]), trials[i]->least() * 1e6);
+      if (trials[i]->least() < trials[least]->least()) least = i;
+    }
+    set(answers[least]);
   }
-  for (int turn = 0; turn < kTurns; ++turn)
-    for (const auto& trial : trials) trial->time();
-  size_t least = 0;
-  for (size_t i = 0; i < few.size(); ++i) {
-    log(LogLevel::debug, "{}: {} takes {:.1f} us among others", key, fmt::join(few[i], " "),
-        trials[i]->least() * 1e6);
-    if (trials[i]->least() < trials[least]->least()) least = i;
+
+ private:
+  void set(const std::map<std::string, Way>& answers) {
+    for (const auto& [key, way] : answers) tuning_.set(key, way);
   }
-  return few[least];
-}
+  static std::string text_of(const std::map<std::string, Way>& answers) {
+    std::string text;
+    for (const auto& [key, way] : answers)
+      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", key, fmt::join(way, " "));
+    return text;
+  }
+
+  gpu::Device& device_;
+  Tuning& tuning_;
+  std::vector<Step> stream_;
+  std::span<const gpu::Buffer* const> buffers_;
+};
 
 std::optional<Way> parse_way(std::string_view text) {
   Way way;
@@ -321,16 +342,31 @@ void tune(gpu::Device& device, Tuning& tuning, std::span<const Asked> asked, std
       for (Trial* trial : trials) trial->time();
     for (auto& [key, search] : searches) search.end_round();
   }
+  if (searches.empty()) return;
   std::vector<Step> stream;
   for (const Asked& a : asked) stream.push_back(on_trial(device, steps[a.step]));
-  for (const auto& [key, search] : searches) tuning.set(key, search.climb.best());
+  Together together(device, tuning, std::move(stream), buffers);
+  // Ways that are slow among others may be so only because of each other: all usual ones are where to begin, if
+  // they are faster than all of the best.
+  std::map<std::string, Way> usual, best;
   for (const auto& [key, search] : searches) {
-    const std::vector<Way> few = search.climb.best_few();
-    tuning.set(key,
-               few.size() > 1 ? fastest_among_others(device, tuning, key, few, stream, buffers) : few[0]);
-    log(LogLevel::info, "{}: {} is fastest", key, fmt::join(tuning.answer(search.climb.question()), " "));
+    usual[key] = search.climb.question().usual;
+    best[key] = search.climb.best();
   }
-  if (!searches.empty()) tuning.save();
+  together.choose({best, usual});
+  for (const auto& [key, search] : searches) {
+    const Question& question = search.climb.question();
+    std::vector<std::map<std::string, Way>> few = {{{key, tuning.answer(question)}}};
+    const auto add = [&, name = &key](const Way& way) {
+      const std::map<std::string, Way> answer = {{*name, way}};
+      if (std::ranges::find(few, answer) == few.end()) few.push_back(answer);
+    };
+    std::ranges::for_each(search.climb.best_few(), add);
+    add(question.usual);
+    if (few.size() > 1) together.choose(few);
+    log(LogLevel::info, "{}: {} is fastest", key, fmt::join(tuning.answer(question), " "));
+  }
+  tuning.save();
 }
 
 }  // namespace weft::webgpu
