@@ -8,7 +8,8 @@
 
 /// Float functions without branches, tables or calls, so that compilers vectorise loops over them; at
 /// most 2.5 units in the last place off (silu 3.5; tanh 5; gelu 3, below 0 10 and more where it vanishes),
-/// and right for infinities, NaN and subnormals. The polynomials are near-minimax fits.
+/// and right for infinities, NaN and subnormals. The polynomials are near-minimax fits. Some have another
+/// form for AVX-512 (backend/cpu/tabled.h).
 namespace weft::math {
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();

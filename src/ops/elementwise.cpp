@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "array/math.h"
+#include "backend/cpu/tabled.h"
 #include "backend/cpu/wide.h"
 #include "base/error.h"
 #include "ops/op.h"
@@ -83,7 +84,8 @@ Lanes float_lanes() {
 // Booleans travel as 32-bit 0 and 1.
 template <auto f>
 Lanes float1() {
-  return float_lanes<map1<float, float, f>>();
+  constexpr LaneFunction loop = map1<float, float, f>, in_512 = cpu::with_tables<f>(loop);
+  return {{cpu::Wide<loop, in_512>::best()}, cpu::Streamed<loop, in_512>::all()};
 }
 template <auto f>
 Lanes number1() {

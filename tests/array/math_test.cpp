@@ -3,7 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <span>
+#include <string_view>
 #include <vector>
+
+#include "ops/shorthand.h"
 
 using namespace weft;
 
@@ -31,58 +35,147 @@ std::vector<float> samples(float limit) {
   return values;
 }
 
-template <typename F, typename Exact>
-void check(const char* name, F f, Exact exact, float limit = math::kInfinity, double most = 2.5) {
+template <typename F>
+std::vector<float> each(F f, const std::vector<float>& xs) {
+  std::vector<float> ys;
+  for (float x : xs) ys.push_back(f(x));
+  return ys;
+}
+
+template <typename Exact>
+void check(const char* name, const std::vector<float>& xs, const std::vector<float>& ys, Exact exact,
+           double most = 2.5) {
   double worst = 0;
   float at = 0;
-  for (float x : samples(limit))
-    if (const double error = ulps(f(x), exact(static_cast<double>(x))); error > worst) worst = error, at = x;
+  for (size_t i = 0; i < xs.size(); ++i)
+    if (const double error = ulps(ys[i], exact(static_cast<double>(xs[i]))); error > worst)
+      worst = error, at = xs[i];
   CAPTURE(name);
   CAPTURE(at);
   CHECK(worst <= most);
 }
 
+struct Function {
+  const char* op;
+  float (*form)(float);
+  double (*exact)(double);
+  double most = 2.5;  // units of the last place
+};
+
+const Function kFunctions[] = {
+    {"exp", math::exp, std::exp},
+    {"exp2", math::exp2, std::exp2},
+    {"expm1", math::expm1, std::expm1},
+    {"log", math::log, std::log},
+    {"log2", math::log2, std::log2},
+    {"log1p", math::log1p, std::log1p},
+    {"sigmoid", math::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"softplus", math::softplus, [](double x) { return x > 20 ? x : std::log1p(std::exp(x)); }},
+    {"erf", math::erf, std::erf},
+    {"silu", math::silu, [](double x) { return x / (1 + std::exp(-x)); }, 3.5},  // a product and a quotient
+    {"tanh", math::tanh, std::tanh, 5},
+};
+
+double exact_gelu(double x) {
+  return 0.5 * x * std::erfc(-x * std::sqrt(0.5));
+}
+double exact_gelu_tanh(double x) {
+  return x / (1 + std::exp(-2 * 0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+
+void check_gelu(const std::vector<float>& xs, const std::vector<float>& erf_form,
+                const std::vector<float>& tanh_form, double most) {
+  for (size_t i = 0; i < xs.size(); ++i) {
+    if (std::isnan(xs[i])) continue;
+    CAPTURE(xs[i]);
+    const double exact = exact_gelu(xs[i]), near = exact_gelu_tanh(xs[i]);
+    if (xs[i] > 0) CHECK(ulps(erf_form[i], exact) <= most);
+    CHECK(std::fabs(erf_form[i] - exact) <= 2e-6 * std::fabs(exact) + 1e-9);
+    CHECK(std::fabs(tanh_form[i] - near) <= 2e-6 * std::fabs(near) + 1e-9);
+  }
+}
+
+/// As the CPU computes it, in vectors.
+std::vector<float> on_cpu(const char* op, const std::vector<float>& xs) {
+  return call(op, {Array::from_vector(xs, {static_cast<int64_t>(xs.size())})}).to_vector();
+}
+
+/// An array of that dtype, and the op on it, not in one go with conversions.
+std::vector<float> on_cpu(const char* op, const std::vector<float>& xs, DType dtype) {
+  const Array x = as(Array::from_vector(xs, {static_cast<int64_t>(xs.size())}), dtype);
+  eval(x);
+  const Array y = call(op, {x});
+  eval(y);
+  return y.to_vector();
+}
+
+bool is_same(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+/// What has forms of its own for some processors.
+const char* const kVectorForms[] = {"exp", "sigmoid", "silu", "gelu_tanh", "tanh", "erf", "gelu_erf"};
+
 }  // namespace
 
 TEST_SUITE("base: math") {
-  TEST_CASE("functions are within 2.5 units of the last place") {
-    check("exp", math::exp, [](double x) { return std::exp(x); });
-    check("exp2", math::exp2, [](double x) { return std::exp2(x); });
-    check("expm1", math::expm1, [](double x) { return std::expm1(x); });
-    check("log", math::log, [](double x) { return std::log(x); });
-    check("log2", math::log2, [](double x) { return std::log2(x); });
-    check("log1p", math::log1p, [](double x) { return std::log1p(x); });
-    check("sigmoid", math::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); });
-    check("softplus", math::softplus, [](double x) { return x > 20 ? x : std::log1p(std::exp(x)); });
-    check("erf", math::erf, [](double x) { return std::erf(x); });
-    check(
-        "sin", [](float x) { return math::sin_turned(x, 0); }, [](double x) { return std::sin(x); },
-        math::kMaxAngle);
-    check(
-        "cos", [](float x) { return math::sin_turned(x, 1); }, [](double x) { return std::cos(x); },
-        math::kMaxAngle);
+  TEST_CASE("functions are within 2.5 units of the last place, silu within 3.5, tanh within 5") {
+    const std::vector<float> xs = samples(math::kInfinity);
+    for (const Function& f : kFunctions) check(f.op, xs, each(f.form, xs), f.exact, f.most);
+    const std::vector<float> angles = samples(math::kMaxAngle);
+    check("sin", angles, each([](float x) { return math::sin_turned(x, 0); }, angles),
+          [](double x) { return std::sin(x); });
+    check("cos", angles, each([](float x) { return math::sin_turned(x, 1); }, angles),
+          [](double x) { return std::cos(x); });
   }
 
-  TEST_CASE("silu is within 3.5: a product and a quotient") {
-    check("silu", math::silu, [](double x) { return x / (1 + std::exp(-x)); }, math::kInfinity, 3.5);
+  TEST_CASE("the CPU's vectors are as exact") {
+    const std::vector<float> xs = samples(math::kInfinity), moderate = samples(1e30f);
+    for (const Function& f : kFunctions) check(f.op, xs, on_cpu(f.op, xs), f.exact, f.most);
+    check_gelu(moderate, on_cpu("gelu_erf", moderate), on_cpu("gelu_tanh", moderate), 3.5);
+    for (const char* op : kVectorForms) {
+      CAPTURE(op);
+      const std::vector<float> y = on_cpu(op, {math::kNaN, 0.0f, -0.0f, math::kInfinity, -0x1p-140f});
+      CHECK(std::isnan(y[0]));
+      if (op == std::string_view("exp") || op == std::string_view("sigmoid")) continue;
+      CHECK((y[1] == 0 && !std::signbit(y[1])));
+      CHECK((y[2] == 0 && std::signbit(y[2])));
+      CHECK(y[3] == (op == std::string_view("tanh") || op == std::string_view("erf") ? 1 : math::kInfinity));
+      CHECK(y[4] < 0);
+    }
+    std::vector<float> near_one;
+    for (int i = 30'000; i < 95'000; ++i) near_one.push_back(static_cast<float>(i) * 1e-4f);
+    for (const char* op : {"tanh", "erf"})
+      for (float y : on_cpu(op, near_one)) CHECK(y <= 1);
   }
 
-  TEST_CASE("tanh is within 5, and never above 1") {
-    check("tanh", math::tanh, [](double x) { return std::tanh(x); }, math::kInfinity, 5);
-    for (float x = 8; x < 9.1f; x += 1e-4f) CHECK(math::tanh(x) <= 1);
+  TEST_CASE("the CPU's vectors: every count, and results past the caches") {
+    const std::vector<float> xs = samples(math::kInfinity);
+    std::vector<float> many;  // 34 MiB of halves
+    for (size_t i = 0; i < 17'825'792; ++i) many.push_back(xs[i % xs.size()]);
+    for (const char* op : kVectorForms) {
+      CAPTURE(op);
+      const std::vector<float> ys = on_cpu(op, xs);
+      for (size_t n = 1; n < 100; ++n)
+        CHECK(std::ranges::equal(on_cpu(op, {xs.end() - static_cast<ptrdiff_t>(n), xs.end()}),
+                                 std::span(ys).last(n), is_same));
+      for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+        CAPTURE(name_of(dtype));
+        const std::vector<float> few = on_cpu(op, xs, dtype), lots = on_cpu(op, many, dtype);
+        size_t wrong = 0;
+        for (size_t i = 0; i < many.size(); ++i) wrong += !is_same(lots[i], few[i % xs.size()]);
+        CHECK(wrong == 0);
+      }
+    }
+  }
+
+  TEST_CASE("tanh is never above 1") {
+    for (int i = 80'000; i < 91'000; ++i) CHECK(math::tanh(static_cast<float>(i) * 1e-4f) <= 1);
   }
 
   TEST_CASE("gelu is exact where it counts") {
-    for (float x : samples(1e30f)) {
-      if (std::isnan(x)) continue;
-      CAPTURE(x);
-      const double wide = x, exact = 0.5 * wide * std::erfc(-wide * std::sqrt(0.5));
-      const double linear = 0.7978845608028654 * (wide + 0.044715 * wide * wide * wide);
-      const double near = wide / (1 + std::exp(-2 * linear));
-      if (x > 0) CHECK(ulps(math::gelu(x), exact) <= 3);
-      CHECK(std::fabs(math::gelu(x) - exact) <= 2e-6 * std::fabs(exact) + 1e-9);
-      CHECK(std::fabs(math::gelu_tanh(x) - near) <= 2e-6 * std::fabs(near) + 1e-9);
-    }
+    const std::vector<float> xs = samples(1e30f);
+    check_gelu(xs, each(math::gelu, xs), each(math::gelu_tanh, xs), 3);
   }
 
   TEST_CASE("NaN stays NaN") {

@@ -25,11 +25,12 @@ inline int vector_bytes() {
 }
 #endif
 
-template <auto loop>
+/// `in_512`: the form of the loop that is compiled for AVX-512.
+template <auto loop, auto in_512 = loop>
 struct Wide;
 
-template <typename... Args, void (*loop)(Args...)>
-struct Wide<loop> {
+template <typename... Args, void (*loop)(Args...), void (*in_512)(Args...)>
+struct Wide<loop, in_512> {
 #if defined(__x86_64__)
   [[gnu::target("avx2,fma,f16c"), gnu::flatten]] static void avx2(Args... args) { loop(args...); }
 #if defined(__clang__)
@@ -38,7 +39,7 @@ struct Wide<loop> {
   [[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512"), gnu::flatten]]
 #endif
   static void avx512(Args... args) {
-    loop(args...);
+    in_512(args...);
   }
   /// The form for this processor.
   static auto best() {
@@ -129,28 +130,39 @@ struct Bfloats {
 #endif
 
 /// A lane function (backend/elementwise.h) of floats whose operands are in memory and whose results go past
-/// the caches, without a register in between: strip by strip. A run has whole strips, and its result begins
-/// with a line.
-template <auto loop>
+/// the caches, without a register in between: strip by strip, or by two strips where there is a form for
+/// AVX-512. A run has whole strips, and its result begins with a line.
+template <auto loop, auto in_512 = loop>
 struct Streamed {
   using Function = void (*)(const void* const* inputs, void* out, int64_t n, const double* attrs);
 
 #if defined(__x86_64__)
-  template <typename Element, auto load, auto put>
-  static void strips(const void* const* inputs, void* out, int64_t n, const double* attrs) {
-    alignas(64) float operands[3][kStrip], strip[kStrip];  // mostly in vectors
-    for (int64_t i = 0; i < n; i += kStrip) {
-      const void* at[3];
-      for (size_t k = 0; k < 3; ++k) at[k] = load(static_cast<const Element*>(inputs[k]) + i, operands[k]);
-      loop(at, strip, kStrip, attrs);
-      put(static_cast<Element*>(out) + i, strip);
+  template <auto form, typename Element, auto load, auto put, int64_t length>
+  static void strip(const void* const* inputs, void* out, int64_t i, const double* attrs) {
+    alignas(64) float operands[3][length], results[length];  // mostly in vectors
+    const void* at[3];
+    for (size_t k = 0; k < 3; ++k) {
+      const auto* from = static_cast<const Element*>(inputs[k]) + i;
+      at[k] = load(from, operands[k]);
+      for (int64_t j = kStrip; j < length; j += kStrip) load(from + j, operands[k] + j);
     }
+    form(at, results, length, attrs);
+    for (int64_t j = 0; j < length; j += kStrip) put(static_cast<Element*>(out) + i + j, results + j);
+  }
+  template <auto form, typename Element, auto load, auto put>
+  static void strips(const void* const* inputs, void* out, int64_t n, const double* attrs) {
+    constexpr int64_t length = form == loop ? kStrip : 2 * kStrip;
+    int64_t i = 0;
+    for (; i + length <= n; i += length) strip<form, Element, load, put, length>(inputs, out, i, attrs);
+    if constexpr (length > kStrip)
+      if (i < n) strip<form, Element, load, put, kStrip>(inputs, out, i, attrs);
   }
   /// Of elements in memory as `Memory` says. Null where there are no such stores.
   template <typename Memory>
   static Function best() {
-    constexpr Function kIn256 = strips<typename Memory::Element, Memory::load_256, Memory::put_256>,
-                       kIn512 = strips<typename Memory::Element, Memory::load_512, Memory::put_512>;
+    using Element = typename Memory::Element;
+    constexpr Function kIn256 = strips<loop, Element, Memory::load_256, Memory::put_256>,
+                       kIn512 = strips<in_512, Element, Memory::load_512, Memory::put_512>;
     if (vector_bytes() == 64) return Wide<kIn512>::avx512;
     return vector_bytes() == 32 ? Wide<kIn256>::avx2 : nullptr;
   }
