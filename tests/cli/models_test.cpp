@@ -276,6 +276,10 @@ TEST_SUITE("cli: models") {
           "weft: [bench] there is nothing to time: -p and -n are 0\n");
     CHECK(run_weft({"bench", kModel, "--batch", "0"}).status == 2);
     CHECK(run_weft({"bench", kModel, "-d", "-5"}).status == 2);
+    const auto nowhere = run_weft({"bench", kModel, "--svg", folder.path / "no folder" / "plot.svg"});
+    CHECK(nowhere.status == 1);
+    CHECK(nowhere.text.empty());  // nothing was timed
+    CHECK(nowhere.errors.find("no folder") != std::string::npos);
   }
 
   TEST_CASE("verify compares logits") {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "backend/backend.h"
 #include "backend/select.h"
 #include "backend/webgpu/webgpu_backend.h"
+#include "base/draft_file.h"
 #include "base/error.h"
 #include "bench_ops/copy.h"
 #include "llm/ahead.h"
@@ -226,7 +226,7 @@ double bandwidth_of(const Device& device) {
 }
 
 /// Rates by depth, and by the number of sequences.
-void write_plot(const std::string& file, const std::string& title, const std::vector<Row>& rows) {
+std::string plot_of(const std::string& title, const std::vector<Row>& rows) {
   Chart prompts{"tokens per second of prompts", "tokens before them", {}},
       depths{"new tokens per second", "tokens before them", {}},
       batches{"new tokens per second, all sequences", "sequences", {}};
@@ -244,8 +244,7 @@ void write_plot(const std::string& file, const std::string& title, const std::ve
   for (const Chart& chart : {prompts, depths, batches})
     if (std::ranges::any_of(chart.curves, [](const Curve& c) { return c.points.size() > 1; }))
       charts.push_back(chart);
-  std::ofstream out(file);
-  if (!(out << svg_of(title, charts)).flush()) fail(ErrorKind::io, "[bench] {} cannot be written", file);
+  return svg_of(title, charts);
 }
 
 void print_json(const std::string& name, const llm::Model& model, const std::vector<Row>& rows,
@@ -286,6 +285,8 @@ void print_table(const std::string& name, const llm::Model& model, const std::ve
 
 int bench(const Flags& flags) {
   use_threads(flags.threads);
+  std::optional<DraftFile> plot;  // that it cannot be written is said before anything is timed
+  if (!flags.svg.empty()) plot.emplace(flags.svg);
   llm::ModelFile file = flags.shape.empty() ? llm::ModelFile::open(pull::resolve_model(flags.model))
                                             : llm::random_model(flags.shape);
   const std::string name =
@@ -309,7 +310,10 @@ int bench(const Flags& flags) {
   std::vector<Row> rows;
   for (const Test& test : tests) rows.push_back(measure(model, test, flags.repeats));
   (flags.json ? print_json : print_table)(name, model, rows, bandwidth);
-  if (!flags.svg.empty()) write_plot(flags.svg, name + ", " + model.device().name(), rows);
+  if (plot) {
+    plot->write(plot_of(name + ", " + model.device().name(), rows));
+    plot->finish();
+  }
   if (flags.trace)
     for (const Test& test : tests) print_trace(model, test);
   return 0;
