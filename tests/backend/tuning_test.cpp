@@ -61,7 +61,8 @@ TEST_SUITE("base: tuning") {
     CHECK(climb.best() == Way{128, 1});
   }
 
-  TEST_CASE("ways that are far apart come first, then neighbours of the best of them, also of the usual one") {
+  TEST_CASE(
+      "ways that are far apart come first, then neighbours of the best of them, also of the usual one") {
     Question question = kQuestion;
     question.others = {{8, 1}, {1024, 1}, {2048, 1}, {64, 1}};
     for (const Way& fastest : {Way{1024, 1}, Way{64, 1}}) {

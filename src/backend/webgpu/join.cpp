@@ -322,8 +322,8 @@ struct PackedWays {
     while (tile.width * tiles < 32 && common % (2 * tiles) == 0) tiles *= 2;
     return with_lanes(std::max<int64_t>(staged > 0 ? 2 : 1, busy / (tile.width * tiles)), tiles);
   }
-  /// No more lanes than those, and as many blocks at a time as they can have: beside more than 512 invocations
-  /// there are too few registers for eight.
+  /// No more lanes than those, and as many blocks at a time as they can have: beside more than 512
+  /// invocations there are too few registers for eight.
   Way with_lanes(int64_t most, int64_t tiles) const {
     const int64_t lanes = divisor(blocks, most), ahead = tile.width * tiles * lanes > 512 ? 4 : 8;
     return {lanes, 1, divisor(blocks / lanes, cpu ? 1 : ahead / vectors), tiles};

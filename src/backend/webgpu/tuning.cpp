@@ -261,8 +261,8 @@ std::vector<Way> Climb::round() {
         question_.possible(way) && tried_.insert(way).second)
       ways_.push_back(way);
   };
-  // First those that are far apart, then the neighbours of the best of them: to make a kernel takes longer than
-  // to time it.
+  // First those that are far apart, then the neighbours of the best of them: to make a kernel takes longer
+  // than to time it.
   if (!is_near_) std::ranges::for_each(question_.others, add);
   is_near_ = is_near_ || ways_.size() == 1;
   for (size_t i = 0; is_near_ && i < best_.size(); ++i) {
@@ -346,8 +346,8 @@ void tune(gpu::Device& device, Tuning& tuning, std::span<const Asked> asked, std
   std::vector<Step> stream;
   for (const Asked& a : asked) stream.push_back(on_trial(device, steps[a.step]));
   Together together(device, tuning, std::move(stream), buffers);
-  // Ways that are slow among others may be so only because of each other: all usual ones are where to begin, if
-  // they are faster than all of the best.
+  // Ways that are slow among others may be so only because of each other: all usual ones are where to begin,
+  // if they are faster than all of the best.
   std::map<std::string, Way> usual, best;
   for (const auto& [key, search] : searches) {
     usual[key] = search.climb.question().usual;

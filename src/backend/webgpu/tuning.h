@@ -68,7 +68,7 @@ class Climb {
   Way best_;
   double best_score_ = 1;  ///< of the usual way's time
   bool climbs_ = true;
-  bool is_near_ = false;    ///< this round's ways are neighbours of the best one
+  bool is_near_ = false;   ///< this round's ways are neighbours of the best one
   std::vector<Way> ways_;  ///< of this round
   std::set<Way> tried_;
   std::vector<std::pair<double, Way>> scores_;  ///< of all that were timed
