@@ -39,9 +39,9 @@ ordered_json value_of(const Gguf& file, std::string_view key) {
   if (file.is_text_list(key))
     return shortened(file.texts(key), [](std::string_view text) { return std::string(text); });
   if (file.is_list(key)) return shortened(file.numbers(key), number);
-  if (file.is_text(key)) return std::string(*file.text(key));
-  if (file.is_flag(key)) return *file.flag(key);
-  return number(*file.number(key));
+  if (file.is_text(key)) return std::string(file.text(key).value_or(""));
+  if (file.is_flag(key)) return file.flag(key).value_or(false);
+  return number(file.number(key).value_or(0));
 }
 
 ordered_json value_of(const ordered_json& value) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <set>
 
 #include "backend/webgpu/join.h"
@@ -38,6 +39,15 @@ int64_t ceil_div(int64_t a, int64_t b) {
 }
 int64_t bit_ceil(int64_t x) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(x)));
+}
+
+/// Columns of a tile of the steps behind attention, and the tiles that they have in common.
+struct Behind {
+  int64_t width, common;
+};
+std::optional<Behind> behind(const Step* joined) {
+  if (!joined) return std::nullopt;
+  return Behind{joined->tiles[0].width, common_tiles(*joined)};
 }
 
 /// How a workgroup shares out its work; see cached_decode.wgsl.
@@ -80,19 +90,20 @@ struct Sharing {
   }
 
   /// Tiles of the steps behind attention that a workgroup has.
-  int64_t tiles(const CachedProblem& p, const Step& joined) const {
-    return heads * p.value_dim / joined.tiles[0].width;
+  int64_t tiles(const CachedProblem& p, const Behind& behind) const {
+    return heads * p.value_dim / behind.width;
   }
-  bool joins(const CachedProblem& p, const Step& joined) const {
-    const int64_t count = tiles(p, joined);
-    return count > 0 && p.group() % heads == 0 && heads * p.value_dim == count * joined.tiles[0].width &&
-           common_tiles(joined) % count == 0;
+  bool joins(const CachedProblem& p, const Behind& behind) const {
+    const int64_t count = tiles(p, behind);
+    return count > 0 && p.group() % heads == 0 && heads * p.value_dim == count * behind.width &&
+           behind.common % count == 0;
   }
   /// Loads of wide heads would be unrolled into a text that takes minutes to compile.
-  bool is_possible(const gpu::Device& device, const CachedProblem& p, const Step* joined) const {
+  bool is_possible(const gpu::Device& device, const CachedProblem& p,
+                   const std::optional<Behind>& behind) const {
     // Each head's splits are put together by a group of lanes of its own.
     return heads * lanes <= threads && loads <= 4 && heads * value_loads <= 2 * kMostHeads &&
-           memory(p) <= device.limits().max_workgroup_memory && (!joined || joins(p, *joined));
+           memory(p) <= device.limits().max_workgroup_memory && (!behind || joins(p, *behind));
   }
   /// Bytes of a workgroup.
   int64_t memory(const CachedProblem& p) const {
@@ -154,7 +165,8 @@ class Decode : Reads {
   bool possible() const {
     const CachedProblem& p = in_.problem;
     return fits() && p.tokens <= kMostTokens && p.value_dim <= kMostColumns &&
-           sharing_.is_possible(context_.device, p, in_.joined) && buffers(one_dispatch_) <= most_buffers();
+           sharing_.is_possible(context_.device, p, behind(in_.joined)) &&
+           buffers(one_dispatch_) <= most_buffers();
   }
 
   void record() {
@@ -260,11 +272,12 @@ Sharing Decode::choose() const {
   if (!fits() || in_.problem.tokens > kMostTokens)
     return Sharing(context_.device, in_.problem, key_count_, usual);
   const CachedProblem& p = in_.problem;
-  const auto possible = [&device = context_.device, p, joined = in_.joined,
+  // Who asks may do so when the step, and whoever opened the device, are gone.
+  const auto possible = [device = context_.device, p, steps = behind(in_.joined),
                          keys = key_count_](const Way& way) {
     return way[0] >= 64 && way[0] <= device.limits().max_workgroup_threads && way[1] <= kMostHeads &&
            way[1] <= p.group() && way[2] <= kMostSplits && way[2] <= ceil_div(keys, kFewestKeys) &&
-           Sharing(device, p, keys, way).is_possible(device, p, joined);
+           Sharing(device, p, keys, way).is_possible(device, p, steps);
   };
   const Way way =
       context_.choose({.key = fmt::format("cached_attention {} x {} heads of {} x {} and {}, {} keys of {}{}",
@@ -392,8 +405,8 @@ void Decode::declare_store(Builder& builder) const {
       fmt::format("fn store(at: u32, x: f32) {{ {} }}\n",
                   in_.out.storage ? builder.write(buffer_of(in_.out)) + "[at] = bitcast<u32>(x);" : "");
   if (in_.joined)
-    declare_tail(builder, widened(*in_.joined, sharing_.tiles(in_.problem, *in_.joined)), sharing_.threads,
-                 sharing_.shuffles ? sharing_.lanes : 1,
+    declare_tail(builder, widened(*in_.joined, sharing_.tiles(in_.problem, *behind(in_.joined))),
+                 sharing_.threads, sharing_.shuffles ? sharing_.lanes : 1,
                  fmt::format("bitcast<u32>(outcomes[at % {}u])", sharing_.heads * in_.problem.value_dim));
   else
     builder.code += "fn tail(row: u32, index: u32, thread: u32) {}\n";
