@@ -183,27 +183,22 @@ struct Place {
   static Acc join(Acc a, Acc b) { return a.index < 0 || better(b.value, a.value) ? b : a; }
   static int64_t result(Acc a) { return a.index; }
 
-  static constexpr int64_t kRun = 1024;
+  static constexpr int64_t kRun = kWide;
+  /// The best of every 32nd element says where to look for the best of all: only there.
   static Acc add(Acc acc, const T* x, int64_t count, int64_t at) {
-    const T best = Fold<Extreme<T, kLargest>>::tile(x, count);
+    using Rule = Extreme<T, kLargest>;
+    T lanes[kChooseLanes];
+    std::fill_n(lanes, kChooseLanes, Rule::kStart);
+    Rule::fold(x, count, lanes);
+    T best = lanes[0];
+    for (const T lane : lanes) best = Rule::step(best, lane);
     if (acc.index >= 0 && !better(best, acc.value)) return acc;
-    return {best, at + find(x, count, best)};
-  }
-  /// The first place of a value that is there, or of a NaN. 64 at a time: one by one, argmax of 4096 x 4096
-  /// takes 3.2 ms instead of 2.2.
-  static int64_t find(const T* x, int64_t count, T value) {
-    constexpr int64_t kBlock = 64;
-    const auto search = [&](auto is_it) {
-      int64_t i = 0;
-      for (; i + kBlock <= count; i += kBlock) {
-        int32_t found = 0;
-        for (int64_t l = 0; l < kBlock; ++l) found |= is_it(x[i + l]) ? 1 : 0;
-        if (found != 0) break;
-      }
-      while (!is_it(x[i])) ++i;
-      return i;
-    };
-    return value == value ? search([&](T v) { return v == value; }) : search([](T v) { return v != v; });
+    const auto is_best = [best](T v) { return v == best || ((v != v) & (best != best)); };
+    int64_t place = count;
+    for (int64_t l = 0; l < std::min(kChooseLanes, count); ++l)
+      for (int64_t i = l; i < place && is_best(lanes[l]); i += kChooseLanes)
+        if (is_best(x[i])) place = i;
+    return {best, at + place};
   }
 
   struct Columns {
